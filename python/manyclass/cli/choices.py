@@ -265,12 +265,10 @@ def read_table(path: str, reading: Reading, labels: Sequence[Any]) -> Iterator[d
             if np.any(is_blank):
                 raise CellError(name, "", (int(np.argmax(is_blank)),), ", which is no label")
         yield columns
-    except CellError as error:
-        if form == "parquet" or not error.where:
-            raise ValueError(f"{source.name}: {error}") from error
-        line = table.line_of(error.where[0])
-        raise ValueError(f"{source.name}:{line}: column {error.name!r} {error.fault}") from error
     except ValueError as error:
+        if isinstance(error, CellError) and error.where and form != "parquet":
+            line = table.line_of(error.where[0])
+            raise ValueError(f"{source.name}:{line}: column {error.name!r} {error.fault}") from error
         raise ValueError(f"{source.name}: {error}") from error
 
 
