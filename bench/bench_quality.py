@@ -8,8 +8,9 @@ labels of a row, peak memory in MB of the process with its training data, MB of 
 rows, one thread, each in a process of its own. The log-loss is of at most 8,000 test rows, the same for all, because
 trees answer with Python lists of all classes; their scores are divided by their sum, which is 1 for HSM.
 
-Ours: nothing set. Peers: their defaults and documented options; where GRIDS has more than one setting, the best by
-held-out log-loss (with all labels: P@1) on a tenth of at most GRID_ROWS rows, whose seconds are not counted.
+Ours: nothing set, with the shares of its members, and on some sets each kind of member alone. Peers: their defaults and
+documented options; where GRIDS has more than one setting, the best by held-out log-loss (with all labels: P@1) on a
+tenth of at most GRID_ROWS rows, whose seconds are not counted.
 Processor seconds are of the fit, in its process. Records go to results/quality.jsonl, one for each data set, model and
 seed; one that is there is not made again. Of generated data there is one set, of which nothing is recorded:
 
@@ -31,7 +32,7 @@ import numpy as np
 import pytest
 from bench_multilabel import MADE, packages, wordnet
 from conftest import machine
-from quality_models import CONTENDERS
+from quality_models import CONTENDERS, Ours
 from scipy import sparse
 
 from manyclass import load_xmc
@@ -43,12 +44,15 @@ RESULTS = Path(__file__).with_name("results") / "quality.jsonl"
 SEEDS = (0, 1, 2)
 ONE_LABEL = (
     "bibtex", "delicious", "eurlex57k", "yso-en", "gloss-word", "gowalla", "yelp-next", "toys-next", "panlex", "20news",
-    "mnist", "omniglot", "wordnet",
+    "mnist", "omniglot", "wordnet", "agent-brand", "recipe-ingredient", "esco-titles", "tmall-next",
 )  # fmt: skip
 ALL_LABELS = ("bibtex", "delicious", "eurlex57k", "yso-en", "packages", "wordnet")
+# Where each member of a fit with nothing set is fitted alone, too.
+MEMBERS_ALONE = ("bibtex", "delicious", "eurlex57k", "agent-brand", "recipe-ingredient", "esco-titles", "tmall-next")
 # Where what needs no training stands beside the others; the nearest of all rows of yso-en would take too long.
 MANY = ("gloss-word", "wordnet", "yso-en")
-NO_TRAINING = dict.fromkeys(("prior", "naive Bayes", "centroids", "counts"), (MANY, ())) | {
+SHAPED_LITTLE = ("agent-brand", "recipe-ingredient", "esco-titles", "tmall-next")
+NO_TRAINING = dict.fromkeys(("prior", "naive Bayes", "centroids", "counts"), ((*MANY, *SHAPED_LITTLE), ())) | {
     "nearest rows": (MANY[:2], ())
 }
 LOSS_ROWS, GRID_ROWS, PLACES = 8_000, 10_000, (1, 3, 5)
@@ -62,10 +66,19 @@ DETERMINISTIC = ("scikit-learn lbfgs",)  # one seed says all
 # (lbfgs: a product of X with K columns takes 30 s on eurlex57k, of some hundred; SGD: K binary problems).
 SETS = {
     "SoftmaxClassifier()": (ONE_LABEL, ALL_LABELS),
-    "MarginClassifier()": ((), ALL_LABELS),
-    "scikit-learn lbfgs": (("bibtex", "delicious", "20news", "mnist", "omniglot"), ("bibtex", "delicious")),
+    "MarginClassifier()": (MEMBERS_ALONE, ALL_LABELS),
+    "SoftmaxClassifier(model='embedding')": (MEMBERS_ALONE, MEMBERS_ALONE[:3]),
+    "SoftmaxClassifier(model='linear')": (MEMBERS_ALONE, ()),
+    "SoftmaxClassifier(model='pairs')": (MEMBERS_ALONE, MEMBERS_ALONE[:3]),
+    "scikit-learn lbfgs": (
+        ("bibtex", "delicious", "20news", "mnist", "omniglot", "recipe-ingredient"),
+        ("bibtex", "delicious"),
+    ),
     "scikit-learn SGD": (
-        ("bibtex", "delicious", "20news", "mnist", "eurlex57k", "panlex", "gowalla", "omniglot"),
+        (
+            "bibtex", "delicious", "20news", "mnist", "eurlex57k", "panlex", "gowalla", "omniglot", "agent-brand",
+            "recipe-ingredient",
+        ),  # fmt: skip
         ("bibtex", "delicious"),
     ),
     "napkinXC PLT": (ONE_LABEL, ALL_LABELS),
@@ -80,6 +93,7 @@ SETS = {
 # finds best. fastText: the steps and passes of its tutorial, and a smaller step, since on delicious most of these run
 # away; a tree, or a loss for each label, as it says.
 GRIDS = {
+    **{f"SoftmaxClassifier(model={model!r})": [{"model": model}] for model in ("embedding", "linear", "pairs")},
     "scikit-learn lbfgs": [{"C": c} for c in (1.0, 10.0, 100.0)],
     "scikit-learn SGD": [{"alpha": alpha} for alpha in (1e-4, 1e-5, 1e-6)],
     "napkinXC PLT": [{}, {"liblinear_c": 1.0}],
@@ -246,7 +260,7 @@ def test_quality(timed, prepared, what, seed, request, small):
 def left_out(record, before, again, small):
     """Why there is no such run, or nothing."""
     name, model, seed = (record[key] for key in ("data", "model", "seed"))
-    ours, first = model.endswith("()"), before.get((name, record["labels"], model, SEEDS[0]))
+    ours, first = issubclass(CONTENDERS[model], Ours), before.get((name, record["labels"], model, SEEDS[0]))
     package = CONTENDERS[model].module.partition(".")[0]
     if importlib.util.find_spec(package) is None:
         return f"needs {package}: the extra 'bench' has it"
@@ -263,7 +277,7 @@ def left_out(record, before, again, small):
 
 def settings_of(job, data, place, grid, first):
     """Put settings into a job: the first seed's, the best of a grid, whose losses are returned, or the only ones."""
-    if job["seed"] != SEEDS[0] and not job["model"].endswith("()"):
+    if job["seed"] != SEEDS[0] and not issubclass(CONTENDERS[job["model"]], Ours):
         job["settings"] = first["settings"]
     elif len(grid) > 1:
         chosen = in_a_process(data, place / "grid", job | {"grid": grid, "grid_rows": GRID_ROWS})

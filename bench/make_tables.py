@@ -29,6 +29,7 @@ PAGES = (BENCH / "README.md", BENCH.parent / "README.md", *sorted((BENCH / "figu
 MISSING, NEVER = "-", "never"  # what a cell says that was not measured, or did not come about
 LOSSES = ("train", "test")
 LEAST_NATS = 0.002  # that a table of halved and doubled numbers tells
+OURS = ("SoftmaxClassifier", "MarginClassifier")
 CLOSED_FORMS = ("prior", "naive Bayes", "centroids", "counts", "nearest rows")  # of bench_quality.py: no packages
 
 Columns = Mapping[str, str]  # headers, and the formats of their cells
@@ -123,6 +124,13 @@ def over_seeds(columns: Columns, labels: str, **where: Any) -> list[str]:
     return in_columns(means(read("quality", labels=labels, **where)), columns)
 
 
+def members_alone(columns: Columns) -> list[str]:
+    """Fits with nothing set, and each kind of their members alone where these were fitted."""
+    rows = read("quality", labels="first")
+    rows = rows[rows["model"].str.startswith(OURS)]
+    return in_columns(means(rows[rows["data"].isin(rows.loc[rows["model"] == "MarginClassifier()", "data"])]), columns)
+
+
 def beside(columns: Columns, labels: str, figure: str, sign: int = 1, data: Iterable[str] = ()) -> list[str]:
     """A row for each data set: our model of least figure (largest, with -1) and, as "best_", the best of the others.
 
@@ -140,7 +148,7 @@ def beside(columns: Columns, labels: str, figure: str, sign: int = 1, data: Iter
     for name, here in rows.groupby("data", sort=False):
         ordered = sorted(known(here), key=value)
         ours = next((row for row in ordered if row["model"].endswith("()")), {})
-        best = next((row for row in ordered if not row["model"].endswith("()")), {})
+        best = next((row for row in ordered if not row["model"].startswith(OURS)), {})
         wins = not best or (bool(ours) and value(ours) <= value(best))
         marks = {"mark": "**" if wins else "", "best_mark": "" if wins else "**"}
         found.append({"data": name} | {f"best_{key}": one for key, one in best.items()} | ours | marks)
@@ -367,6 +375,18 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             **COSTS,
         },
         "first",
+    ),
+    "quality_members": partial(
+        members_alone,
+        {
+            "data": "{data}",
+            "model": "{model}",
+            "seeds": "{seeds}",
+            "log-loss": "{log_loss:.3f}",
+            "accuracy": "{accuracy:.1f}",
+            "CPU s": "{cpu_s:.1f}",
+            "shares (first seed)": "{shares}",
+        },
     ),
     "quality_gloss_word": partial(over_seeds, {**RANKED, **COSTS}, "first", data="gloss-word"),
     "quality_all": partial(

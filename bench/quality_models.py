@@ -109,7 +109,12 @@ class Ours(Contender):
         return np.array([-self.model.evaluate(X, self.classes[y])["log_loss"]])
 
     def chosen(self):
-        return {key: repr(value) for key, value in self.model.resolved_params_.items()}
+        return {**self.settings, **{key: repr(value) for key, value in self.model.resolved_params_.items()}}
+
+    def shares(self):
+        """Each member's share of the scores, of a fit that has members, in words."""
+        members = [line for line in getattr(self.model, "auto_report_", []) if line["parameter"] == "member"]
+        return ", ".join(f"{line['value']} {line['share']:.2f}" for line in members)
 
 
 class OursMargin(Ours):
@@ -294,6 +299,9 @@ class NearestRows(ClosedForm):
 CONTENDERS = {
     "SoftmaxClassifier()": Ours,
     "MarginClassifier()": OursMargin,
+    "SoftmaxClassifier(model='embedding')": Ours,
+    "SoftmaxClassifier(model='linear')": Ours,
+    "SoftmaxClassifier(model='pairs')": Ours,
     "scikit-learn lbfgs": LogisticRegression,
     "scikit-learn SGD": SGDClassifier,
     "napkinXC PLT": NapkinXC,
@@ -401,6 +409,8 @@ def main(data, folder):
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
     found["mb"] = round(sum(p.stat().st_size for p in files) / 1e6, 1)
     found["settings"] = model.chosen()
+    if shares := getattr(model, "shares", str)():
+        found["shares"] = shares
     X, targets, rows, _ = load(data / "test.npz")
     model.ready()
     k = min(PLACES, job["n_classes"])
