@@ -47,6 +47,10 @@ ONE_LABEL = (
     "mnist", "omniglot", "wordnet", "agent-brand", "recipe-ingredient", "esco-titles", "tmall-next",
 )  # fmt: skip
 ALL_LABELS = ("bibtex", "delicious", "eurlex57k", "yso-en", "packages", "wordnet")
+BY_SGD = (
+    "bibtex", "delicious", "20news", "mnist", "eurlex57k", "panlex", "gowalla", "omniglot", "agent-brand",
+    "recipe-ingredient",
+)  # fmt: skip
 # Where each member of a fit with nothing set is fitted alone, too.
 MEMBERS_ALONE = ("bibtex", "delicious", "eurlex57k", "agent-brand", "recipe-ingredient", "esco-titles", "tmall-next")
 # Where what needs no training stands beside the others; the nearest of all rows of yso-en would take too long.
@@ -75,10 +79,7 @@ SETS = {
         ("bibtex", "delicious"),
     ),
     "scikit-learn SGD": (
-        (
-            "bibtex", "delicious", "20news", "mnist", "eurlex57k", "panlex", "gowalla", "omniglot", "agent-brand",
-            "recipe-ingredient",
-        ),  # fmt: skip
+        BY_SGD,
         ("bibtex", "delicious"),
     ),
     "napkinXC PLT": (ONE_LABEL, ALL_LABELS),
