@@ -13,8 +13,8 @@ from manyclass.blending import blend
 from manyclass.choosing.costs import Facts, least_count, weights_met
 from manyclass.choosing.plans import pairs_plan
 from manyclass.figures import FIGURES
+from manyclass.fitting.planner import facts_of
 from manyclass.fitting.points import points_of
-from manyclass.fitting.trials import facts_of
 from manyclass.solvers import Adagrad
 from manyclass.training.plan import Labels
 

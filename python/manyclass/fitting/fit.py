@@ -112,15 +112,7 @@ from manyclass.fitting.points import (
     is_indicator,
     points_of,
 )
-from manyclass.fitting.streams import (
-    Bounded,
-    PartByPart,
-    Rows,
-    encoded_stream,
-    is_part,
-    rows_of_stream,
-    within_memory,
-)
+from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
 from manyclass.labels import as_labels, check_targets, sorted_classes
 from manyclass.parts import Parameters, Part, check_open, part_name
 from manyclass.protocols import Encoder

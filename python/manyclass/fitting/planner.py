@@ -18,11 +18,11 @@ from manyclass.blending.blend import mean_log_loss
 from manyclass.blending.calibration import CALIBRATIONS, Calibration, calibrated, n_held_out, rows_to_hold_out
 from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from, outer_level
-from manyclass.choosing.costs import Planned, Report
+from manyclass.choosing.costs import Facts, Planned, Report
 from manyclass.figures import FIGURES
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import Caller, evaluated_rows
-from manyclass.labels import find_positions
+from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Chosen, Parameters, Part, is_open, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.core_training import Watch
@@ -265,6 +265,14 @@ def first_of(parameters: Parameters, points: Points, beginning: Beginning) -> Fi
     out = held_out(points.labels, parameters.get("validation_fraction", FIGURES.VALIDATION), random, points.groups)
     out[len(out) - points.n_texts :] = False
     return First(held_out=out, n_iter_no_change=patience)
+
+
+def facts_of(points: Points) -> Facts:
+    """Return what choices depend on, of the points of a training."""
+    facts = Facts.of(points.x, points.n_classes, points.labels, several=points.several)
+    names = points.column_labels
+    columns = None if names is None else columns_of_classes(points.classes, names, len(names))
+    return replace(facts, n_texts=points.n_texts, of_columns=columns is not None and bool((columns >= 0).all()))
 
 
 def warm_start_of(state: State, points: Points) -> Start:

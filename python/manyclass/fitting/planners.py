@@ -14,23 +14,18 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.blending.calibration import (
-    label_log_losses,
-)
-from manyclass.checks import (
-    check_choice,
-    check_number,
-    csr_parts,
-    n_threads_from,
-)
+from manyclass.blending.calibration import label_log_losses
+from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts, LearningRates, Lengths, Planned, walk
 from manyclass.choosing.plans import (
     Taking,
     batches_plan,
     linear_model,
+    pairs_plan,
     points_plan,
     scales_features,
+    softmax_batches_plan,
 )
 from manyclass.choosing.recipes import Choice
 from manyclass.datasets.preprocessing import first_label
@@ -41,20 +36,14 @@ from manyclass.fitting.planner import (
     PlannedCall,
     Planner,
     check_features,
+    facts_of,
     first_of,
     fit_runs,
     warm_start_of,
     with_report_of,
 )
 from manyclass.fitting.points import points_of, scaled_for_call, some_rows
-from manyclass.fitting.trials import (
-    as_met,
-    better_hidden_layer,
-    facts_of,
-    plan_batches_or_pairs,
-    plan_full_passes,
-    plan_points,
-)
+from manyclass.fitting.trials import as_met, better_hidden_layer, plan_full_passes, plan_points, with_rate_tried
 from manyclass.labels import find_positions, positions_of, sorted_classes
 from manyclass.models import MODELS
 from manyclass.parts import Chosen, Parameters, Part
@@ -64,10 +53,7 @@ from manyclass.training.core_training import Watch, summarize
 from manyclass.training.data import Points, checked_weights, taken, weights_left
 from manyclass.training.incremental import Call, refuse_starts
 from manyclass.training.passes import fork, held_out, quietly, warn_user
-from manyclass.training.plan import (
-    AnyPlan,
-    GroupIds,
-)
+from manyclass.training.plan import AnyPlan, GroupIds, PairsPlan
 from manyclass.training.state import State
 from manyclass.training.train import train
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -96,10 +82,11 @@ class SoftmaxPlanner(Planner):
 
     def _fit(self, points: Points, watch: Watch, beginning: Beginning) -> State:
         """Make one run that begins at no model, and tell how its plan came to be."""
+        facts = facts_of(points)
         choice = Choice(
             self.parameters,
             self.check(),
-            facts_of(points),
+            facts,
             timed=bool(np.isfinite(watch.max_seconds)),
             candidates=beginning.candidates is not None,
             started=beginning.start is not None,
@@ -114,7 +101,7 @@ class SoftmaxPlanner(Planner):
                 name = "coef_init or intercept_init"
                 raise ValueError(f"{name} is given, which has no effect with {where}; leave them None")
             refuse_candidates(beginning.candidates)
-            planned = plan_batches_or_pairs(choice, points)
+            planned = _plan_batches_or_pairs(choice, points)
         else:  # a linear model of one label a row, or of several by full passes
             heads = _heads(beginning.candidates, parameters["sampler"], choice.chosen.sampler, points)
             if linear_model(choice.chosen).get_params()["scaling"] == "standard":
@@ -122,7 +109,9 @@ class SoftmaxPlanner(Planner):
                 seen = replace(points, x=scaling.apply(points.x))
                 choice = replace(choice, facts=replace(choice.facts, measured=Lengths.of(seen.x)))
             planned = _plan_linear(self, choice, seen)
-            better = better_hidden_layer(planned, choice, points, scaling) if choice.tries("model") else None
+            better = None
+            if choice.tries("model"):
+                better = better_hidden_layer(planned, replace(choice, facts=facts), points, scaling)
             if better is not None:
                 (choice, planned), seen, scaling = better, points, None
             else:
@@ -158,7 +147,7 @@ class SoftmaxPlanner(Planner):
         if state is not None and parts.model is None:  # an older file does not say what its model was
             parts = replace(parts, model=MODELS[name]())
         choice = Choice(resolved.parameters, parts, facts, timed=True, by_steps=True, goes_on=falls)
-        return PlannedCall(plan_batches_or_pairs(choice, points), points)
+        return PlannedCall(_plan_batches_or_pairs(choice, points), points)
 
     def _kind(self, choice: Choice, state: State | None) -> str:
         """Which training goes on, or of a first call, which one parameters and labels ask for."""
@@ -206,6 +195,15 @@ def stepwise(chosen: Chosen) -> Chosen:
     """The parts, with a solver that steps by rows where "auto" has none, or one of full passes."""
     full = chosen.solver is None or chosen.solver.name == "lbfgs"
     return replace(chosen, solver=SOLVERS["implicit"]()) if full else chosen
+
+
+def _plan_batches_or_pairs(choice: Choice, points: Points) -> Planned:
+    """Return the plan of a model that is no linear one of one label a row: of minibatches, of pairs or of a blend."""
+    if choice.recipe.trains != "pairs":
+        return softmax_batches_plan(choice)
+    planned = pairs_plan(choice)
+    is_tried = isinstance(planned.plan, PairsPlan) and choice.tries("learning_rate")
+    return with_rate_tried(planned, choice, points) if is_tried else planned
 
 
 def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:

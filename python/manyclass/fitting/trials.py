@@ -25,16 +25,9 @@ from manyclass.blending.blend import decoupled_loss
 from manyclass.checks import lazy_property
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts, LearningRates, Planned, Trials, walk, weights_met
-from manyclass.choosing.plans import (
-    full_plan,
-    pairs_plan,
-    points_plan,
-    softmax_batches_plan,
-    with_rate_of_pairs,
-)
+from manyclass.choosing.plans import full_plan, points_plan, softmax_batches_plan, with_rate_of_pairs
 from manyclass.choosing.recipes import Choice
 from manyclass.figures import FIGURES
-from manyclass.labels import columns_of_classes
 from manyclass.models import MODELS
 from manyclass.training.core_training import TrainingState, Watch
 from manyclass.training.data import Points
@@ -388,14 +381,10 @@ def plan_points(choice: Choice, points: Points, rates: LearningRates | None = No
     return replace(planned, plan=plan, params=params, trials=trials)
 
 
-def plan_batches_or_pairs(choice: Choice, points: Points) -> Planned:
-    """The plan of a model that is no linear one of one label a row: of minibatches, of pairs or of a blend."""
-    if choice.recipe.trains != "pairs":
-        return softmax_batches_plan(choice)
-    planned = pairs_plan(choice)
+def with_rate_tried(planned: Planned, choice: Choice, points: Points) -> Planned:
+    """Return the plan of weights on pairs with the best of the step sizes that are tried."""
     pairs = planned.plan
-    if not isinstance(pairs, PairsPlan) or not choice.tries("learning_rate"):
-        return planned
+    assert isinstance(pairs, PairsPlan)
     facts = as_met(choice.facts, pairs, points)
     trials = Trials(costs.budget(costs.fit_cost(facts, pairs)), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
@@ -427,14 +416,6 @@ def plan_full_passes(choice: Choice, points: Points) -> Planned:
 # The model of dense rows
 
 
-def facts_of(points: Points) -> Facts:
-    """Return what choices depend on, of the points of a training."""
-    facts = Facts.of(points.x, points.n_classes, points.labels, several=points.several)
-    names = points.column_labels
-    columns = None if names is None else columns_of_classes(points.classes, names, len(names))
-    return replace(facts, n_texts=points.n_texts, of_columns=columns is not None and bool((columns >= 0).all()))
-
-
 def better_hidden_layer(
     linear: Planned, choice: Choice, points: Points, scaling: FeatureScaling | None
 ) -> tuple[Choice, Planned] | None:
@@ -449,13 +430,13 @@ def better_hidden_layer(
     linear : Planned
         The plan of the linear model.
     choice : Choice
-        Of the linear model; the hidden layer has all that is set in it.
+        Of the linear model, with the facts of the points; the hidden layer has all that is set in it.
     points : Points
     scaling : FeatureScaling or None
         Of the features that the linear model is trained on.
     """
     chosen = replace(choice.chosen, model=MODELS["embedding"](activation="relu"))
-    choice = replace(choice, chosen=chosen, facts=facts_of(points), taken=None)
+    choice = replace(choice, chosen=chosen, taken=None)
     hidden, trials, n = softmax_batches_plan(choice), linear.trials, len(points.labels)
     assert isinstance(linear.plan, PointsPlan | FullBatchPlan)
     assert isinstance(hidden.plan, BatchesPlan)

@@ -9,29 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from manyclass import _core
-from manyclass.checks import (
-    check_choice,
-    n_threads_from,
-)
+from manyclass.checks import check_choice, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts, Planned
-from manyclass.choosing.plans import (
-    utility_plan,
-)
+from manyclass.choosing.plans import utility_plan
 from manyclass.choosing.recipes import Choice
 from manyclass.fitting.options import FitOptions
-from manyclass.fitting.planner import (
-    Beginning,
-    PartChoices,
-    PlannedCall,
-    Planner,
-    is_composed,
-    warm_start_of,
-)
+from manyclass.fitting.planner import Beginning, PartChoices, PlannedCall, Planner, facts_of, is_composed, warm_start_of
 from manyclass.fitting.points import scaled_for_call
-from manyclass.fitting.trials import (
-    facts_of,
-)
 from manyclass.parts import Chosen, Given, Parameters, Part, resolve_part
 from manyclass.protocols import Encoder
 from manyclass.registry import names
@@ -40,10 +25,7 @@ from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 from manyclass.training.core_training import Watch
 from manyclass.training.data import Points
 from manyclass.training.incremental import Call
-from manyclass.training.plan import (
-    PointsPlan,
-    Utility,
-)
+from manyclass.training.plan import PointsPlan, Utility
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import First
 from manyclass.training.state import State
