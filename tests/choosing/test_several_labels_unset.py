@@ -118,7 +118,7 @@ def test_embeddings_beside_pairs_have_the_loss_of_the_number_of_labels(n_labels,
     X, _ = some_rows(0)
     P = [np.arange(n_labels)] * len(X)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
-    points = points_of(model._caller(), X, indicator(P, 12), None, None, several=True)
+    points = points_of(model._plans().caller, X, indicator(P, 12), None, None, several=True)
     plan = pairs_plan(question(model, facts_of(points))).plan
     losses = {run.loss if run.double_sum is None else run.double_sum.reduction for run in plan.embeddings}
     assert losses == ({"margin", "decoupled"} if loss == "margin" else {loss})  # by margins and by unbiased steps
