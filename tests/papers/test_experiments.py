@@ -247,10 +247,10 @@ def test_list_has_a_line_each_and_the_choices_of_the_one_named(capsys):
     assert "minibatch_implicit" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("given", "told"), [([], "no experiment is named"), (["maze"], "'maze' is not an experiment")])
+@pytest.mark.parametrize(("given", "told"), [([], "the experiment is None"), (["maze"], "the experiment is 'maze'")])
 def test_an_unknown_experiment_is_an_error_that_names_the_choices(given, told, capsys):
     experiment(*given, code=2)
-    assert f"{told}; it must be one of {', '.join(EXPERIMENTS)}" in capsys.readouterr().err
+    assert f"{told}; it must be one of {', '.join(map(repr, EXPERIMENTS))}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--seeds", "--max-iter", "--max-rows", "--seconds", "--scale"])

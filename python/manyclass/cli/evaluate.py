@@ -92,10 +92,8 @@ def _evaluate_rows(args: EvaluateArguments) -> dict[str, Any]:
 
 def _propensities(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> NDArray[np.float64]:
     """Return the propensities of a model's classes by the frequencies of labels in training data; Jain et al. 2016."""
-    by_label = metrics.propensities(Y)
-    # A class that these data lack is one of frequency 0, as the rarest there is.
-    unseen = metrics.propensities(sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], Y.shape[1] + 1)))[-1]
-    places = places_among(classes, labels)
-    weights = np.full(len(classes), unseen)
-    weights[places[places >= 0]] = by_label[places >= 0]
+    # A class that these data lack is one of frequency 0, as the rarest there is: that of one more column.
+    by_label = metrics.propensities(sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], Y.shape[1] + 1)))
+    places, weights = places_among(classes, labels), np.full(len(classes), by_label[-1])
+    weights[places[places >= 0]] = by_label[:-1][places >= 0]
     return weights

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from manyclass.checks import n_threads_from
+from manyclass.checks import check_choice, n_threads_from
 from manyclass.cli.messages import note
 from manyclass.cli.options import WithProgress, flag
 from manyclass.datasets.sources import SOURCES
@@ -57,15 +57,13 @@ def run(args: ExperimentArguments) -> int:
         for experiment in EXPERIMENTS.values():
             print(_described(experiment, with_choices=args.name == experiment.name))
         return 0
-    if args.name is None or args.name not in EXPERIMENTS:
-        mistake = "no experiment is named" if args.name is None else f"{args.name!r} is not an experiment"
-        raise ValueError(f"{mistake}; it must be one of {', '.join(EXPERIMENTS)}")
-    experiment = EXPERIMENTS[args.name]
+    check_choice("the experiment", args.name, [*EXPERIMENTS])
+    experiment = EXPERIMENTS[str(args.name)]
     once: dict[str, Any] = {name: tuple(dict.fromkeys(getattr(args.options, name))) for name in ("data", "methods")}
     options = replace(args.options, **once, n_jobs=n_threads_from(args.options.n_jobs))
     if args.fetch:
         fetch_missing(tuple(options.places) or experiment.data, note=note, progress=args.progress)
-    folder = Path(args.output or args.name)
+    folder = Path(args.output or experiment.name)
     outcome = run_experiment(experiment, options, folder, note=note, progress=args.progress)
     written, problems = write_report(
         outcome.report,

@@ -50,11 +50,13 @@ class InfoArguments:
 def run(args: InfoArguments) -> int:
     """Print the facts as a table or as JSON."""
     with waiting(f"reading {args.path}"):
-        rows = _describe(args)
+        facts = _describe(args)
+    if os.path.isfile(args.path):
+        facts.setdefault("file_bytes", os.path.getsize(args.path))
     if args.json:
-        print(dumps(rows))
+        print(dumps(facts))
     else:
-        print_table({key.replace("_", " "): str(value) for key, value in rows.items()})
+        print_table({key.replace("_", " "): str(value) for key, value in facts.items()})
     return 0
 
 
@@ -65,35 +67,27 @@ def _describe(args: InfoArguments) -> dict[str, Any]:
         if form == FORMAT:
             return describe_model(path, load_classifier(path, mmap=True))
         if form == CHOICE_FORMAT:
-            return _describe_choices(path)
+            model = ChoiceClassifier.load(path)
+            facts = {name.replace(" ", "_"): value for name, value in model.summary().facts.items()}
+            first = ", ".join(model.coef_names_[:5])
+            return {**facts, "coefficients": first, "parameters": changed_parameters(model)}
         if form in INDEXES:
-            return _describe_index(path, INDEXES[form])
+            return _describe_index(INDEXES[form].load(path))
         if holds_words(path):
             return _describe_words(path)
     data = read(args.reading, path, Expected(args.n_features, several=True))  # in the cells of a table, too
-    size = {"file_bytes": os.path.getsize(path)} if os.path.isfile(path) else {}
-    return {**_describe_features(data), **_describe_labels(data), **size}
+    return {**_describe_features(data), **_describe_labels(data)}
 
 
-def _describe_index(path: str, kind: type[Index]) -> dict[str, Any]:
-    index = kind.load(path)
+def _describe_index(index: Index) -> dict[str, Any]:
     return {
-        "kind": f"index, {kind.__name__}",
+        "kind": f"index, {type(index).__name__}",
         "rows": index.n_rows_,
         "features": index.n_features_in_,
         "clusters": index.n_clusters_,
         "probed_clusters": index.n_probe_,
         "parameters": changed_parameters(index),
-        "file_bytes": os.path.getsize(path),
     }
-
-
-def _describe_choices(path: str) -> dict[str, Any]:
-    model = ChoiceClassifier.load(path)
-    facts = {name.replace(" ", "_"): value for name, value in model.summary().facts.items()}
-    first = ", ".join(model.coef_names_[:5])
-    changed = changed_parameters(model)
-    return {**facts, "coefficients": first, "parameters": changed, "file_bytes": os.path.getsize(path)}
 
 
 def _describe_words(path: str) -> dict[str, Any]:
@@ -111,43 +105,41 @@ def _describe_words(path: str) -> dict[str, Any]:
         "bytes": table.nbytes,
         "first_words": ", ".join(names[:5]),
         "lengths": f"{lengths.min(initial=np.inf):.4g} to {lengths.max(initial=0):.4g}" if names else "none",
-        "file_bytes": os.path.getsize(path),
     }
 
 
 def _describe_labels(data: Records) -> dict[str, Any]:
-    Y, names = data.Y, data.labels
-    labels_per_row, n_rows = np.diff(Y.indptr), max(1, Y.shape[0])
-    about = {
+    names, labels_per_row = data.labels, np.diff(data.Y.indptr)
+    facts = {
         "labels": len(names),
-        "labels_in_use": len(np.unique(Y.indices)),
-        "labels_per_row": _spread(labels_per_row, Y.nnz / n_rows),
+        "labels_in_use": len(np.unique(data.Y.indices)),
+        "labels_per_row": _spread(labels_per_row),
         "rows_without_label": int(np.sum(labels_per_row == 0)),
     }
     named = len(names) and names.dtype.kind == "O"
-    return about | ({"names": f"{names[0]} ... {names[-1]}"} if named else {})
+    return facts | ({"names": f"{names[0]} ... {names[-1]}"} if named else {})
 
 
 def _describe_features(data: Records) -> dict[str, Any]:
-    X, Y = data.X, data.Y
+    X, kind = data.X, f"data, {data.form}"
     if isinstance(X, list):
-        lengths = np.array([len(text.split()) for text in X], dtype=np.int64)
-        words = _spread(lengths, float(lengths.mean()) if len(X) else 0)
-        return {"kind": f"data, {data.form}", "rows": len(X), "words_per_row": words}
+        words = np.array([len(text.split()) for text in X], dtype=np.int64)
+        return {"kind": kind, "rows": len(X), "words_per_row": _spread(words)}
     if hasattr(X, "columns"):
-        return {"kind": f"data, {data.form}", "rows": len(X), "features": ", ".join(X.columns[:20])}
+        return {"kind": kind, "rows": len(X), "features": ", ".join(X.columns[:20])}
     per_row = np.diff(X.indptr)
     return {
-        "kind": "data, text" if data.form == "xmc" else f"data, {data.form}",
+        "kind": "data, text" if data.form == "xmc" else kind,
         "rows": X.shape[0],
         "features": X.shape[1],
         "features_in_use": len(np.unique(X.indices)),
         "non_zeros": X.nnz,
-        "non_zeros_per_row": _spread(per_row, X.nnz / max(1, X.shape[0])),
+        "non_zeros_per_row": _spread(per_row),
         "rows_without_feature": int(np.sum(per_row == 0)),
-        "memory_bytes": sum(a.nbytes for m in (X, Y) for a in (m.indptr, m.indices, m.data)),
+        "memory_bytes": sum(a.nbytes for m in (X, data.Y) for a in (m.indptr, m.indices, m.data)),
     }
 
 
-def _spread(counts: Any, mean: float) -> str:
+def _spread(counts: Any) -> str:
+    mean = counts.sum() / max(1, len(counts))
     return f"{counts.min(initial=counts.max(initial=0))} to {counts.max(initial=0)}, mean {mean:.4g}"

@@ -21,11 +21,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
@@ -46,9 +47,8 @@ from manyclass.training.passes import progress_bar
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
 ROWS = 1024  # at a time, where a row may have many labels
 
-# Labels as printed and scores of some rows, one row after the other, and where each row ends.
-Answers = tuple[list[Any], NDArray[np.floating[Any]], list[int]]
-Ask = Callable[[slice], Answers]
+# Labels of some rows and their scores, one row after the other, and where each row ends.
+Answers = tuple[NDArray[Any], NDArray[np.floating[Any]], NDArray[np.integer[Any]]]
 
 
 @dataclass(kw_only=True)
@@ -143,8 +143,14 @@ def run(args: PredictArguments) -> int:
         check_writable(args.output)
     check_recall(args.recall, args.approximate)
     if choices := choice_model(args, args.columns):
-        return _predict_choices(args, *choices)
-    model = args.opened()
+        _predict_choices(args, *choices)
+    else:
+        _predict(args, args.opened())
+    return 0
+
+
+def _predict(args: PredictArguments, model: Classifier) -> None:
+    """Print the labels of rows: the best ones, those of their sets, or their most specific probable nodes."""
     names = _names(args, model.classes_)
     if (args.k or 0) > len(names):
         note(f"k is {args.k}; the model has {len(names)} classes, and all of them are printed")
@@ -155,24 +161,39 @@ def run(args: PredictArguments) -> int:
     if (options := args.reading.set_options("last", "since")) and args.sets.calibration is None:
         raise ValueError(f"--{options[0]} is for fit, learn and evaluate; predict takes whole histories")
     coverage = args.sets.prepare(args.reading, model)
+    _least_score(args.threshold, is_probability=has_probabilities(model))  # raises before the data are read
     data = read(args.reading, args.data, expected_by(model, need_label=False))
-    who, X = dict[str, list[Any]](), data.X
+    who, X, excluded = dict[str, list[Any]](), data.X, None
     if isinstance(X, Histories):
         X = X.of_users()
         who = {"user": readable(X.users).tolist()}
+    if args.exclude_labels:
+        excluded = X if isinstance(X, Histories) else _labels_to_exclude(model.classes_, data)
 
-    def rows(block: slice) -> Any:
-        return features(args.reading, rows_of(X, block), vectorizer_of(model))
+    def ask(block: slice) -> Answers:
+        rows = features(args.reading, rows_of(X, block), vectorizer_of(model))
+        return _answers(args, model, rows, None if excluded is None else excluded[block], coverage, parents)
 
-    k, step = min(args.k or K, len(names)), ROWS
+    step = max(1, BLOCK_CELLS // min(args.k or K, len(names))) if coverage is None and parents is None else ROWS
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    _write(args, ask, step, n_rows, who, dict(zip(model.classes_.tolist(), names.tolist(), strict=True)))
+
+
+def _answers(
+    args: PredictArguments, model: Classifier, rows: Any, exclude: Any, coverage: float | None, parents: Any
+) -> Answers:
+    """Return the sets of rows, their most specific probable nodes, or their best labels."""
     if coverage is not None:
-        ask = _ask_for_sets(model, names, rows, coverage)
-    elif parents is not None:
-        ask = _ask_for_ancestors(model, names, rows, parents, args.ancestors.min_probability)
-    else:
-        ask, step = _ask_for_best(args, model, names, rows, replace(data, X=X)), max(1, BLOCK_CELLS // k)
-    _write(args, ask, step, X.shape[0] if hasattr(X, "shape") else len(X), who, names)
-    return 0
+        indptr, labels, log_p = ranked_set(model, rows, coverage)
+        return labels, log_p, indptr[1:]
+    if parents is not None:
+        least = args.ancestors.min_probability
+        nodes, p = model.predict_ancestor(rows, parents, **({} if least is None else {"min_probability": least}))
+        has_node = np.array([node is not None for node in nodes.tolist()], dtype=bool)
+        return nodes[has_node], np.log(p[has_node]), np.cumsum(has_node)
+    how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
+    best = model.predict_top_k(rows, min(args.k or K, len(model.classes_)), **how, exclude=exclude)
+    return _above(_least_score(args.threshold, is_probability=has_probabilities(model)), *best)
 
 
 def _check_one_answer(args: PredictArguments) -> None:
@@ -188,83 +209,42 @@ def _check_one_answer(args: PredictArguments) -> None:
         raise ValueError("--output-format is xmc, which has no nodes above classes; choose tsv or jsonl")
 
 
-def _ask_for_sets(model: Classifier, names: NDArray[Any], rows: Callable[[slice], Any], coverage: float) -> Ask:
-    """Answer with the sets of rows."""
-
-    def ask(block: slice) -> Answers:
-        indptr, labels, log_p = ranked_set(model, rows(block), coverage)
-        return names[np.searchsorted(model.classes_, labels)].tolist(), log_p, indptr[1:].tolist()
-
-    return ask
+def _above(least: float, labels: NDArray[Any], scores: NDArray[np.floating[Any]]) -> Answers:
+    """Return the labels whose score exceeds the least one, which that of a label that is missing, -inf, never does."""
+    is_shown = scores > least
+    return labels[is_shown], scores[is_shown], np.cumsum(is_shown.sum(axis=1))
 
 
-def _ask_for_ancestors(
-    model: Classifier,
-    names: NDArray[Any],
-    rows: Callable[[slice], Any],
-    parents: dict[Any, Any],
-    min_probability: float | None,
-) -> Ask:
-    """Ask for the most specific probable node of rows; without one a row has no label."""
-    name_of = dict(zip(model.classes_.tolist(), names.tolist(), strict=True))
-    least = {} if min_probability is None else {"min_probability": min_probability}
-
-    def ask(block: slice) -> Answers:
-        nodes, p = model.predict_ancestor(rows(block), parents, **least)
-        has_node = np.array([node is not None for node in nodes.tolist()], dtype=bool)
-        shown = [name_of.get(node, node) for node in nodes[has_node].tolist()]
-        return shown, np.log(p[has_node]), np.cumsum(has_node).tolist()
-
-    return ask
+def _labels_to_exclude(classes: NDArray[Any], data: Records) -> sp.csr_array:
+    if data.Y.nnz == 0:
+        raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
+    return known_labels(classes, data.labels, data.Y).sorted_indices()
 
 
-def _ask_for_best(
-    args: PredictArguments, model: Classifier, names: NDArray[Any], rows: Callable[[slice], Any], data: Records
-) -> Ask:
-    """Ask for the best labels of rows."""
-    how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
-    excluded: Any = None
-    if args.exclude_labels and isinstance(data.X, Histories):
-        excluded = data.X
-    elif args.exclude_labels:
-        if data.Y.nnz == 0:
-            raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
-        excluded = known_labels(model.classes_, data.labels, data.Y).sorted_indices()
-    k, least = min(args.k or K, len(names)), _least_score(args.threshold, is_probability=has_probabilities(model))
-
-    def ask(block: slice) -> Answers:
-        excluded_of_block = None if excluded is None else excluded[block]
-        labels, scores = model.predict_top_k(rows(block), k, **how, exclude=excluded_of_block)
-        is_shown = scores > least  # the score of a label that is missing is -inf
-        shown = names[np.searchsorted(model.classes_, labels[is_shown])].tolist()
-        return shown, scores[is_shown], np.cumsum(is_shown.sum(axis=1)).tolist()
-
-    return ask
-
-
-def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
+def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> None:
     """Print the most probable alternatives of each chooser."""
     if args.output_format == "xmc":
         raise ValueError("--output-format xmc is not for choice models; leave it out")
-    sets, choosers = args.columns.read(args.data, args.reading, model, notes, chosen=False)
-    k, names = min(args.k or K, sets.n_alternatives), readable(sets.alternatives)
-    _check_names(args, "label", names)
     least = np.exp(_least_score(args.threshold, is_probability=True))
-    name_of = dict(zip(sets.alternatives.tolist(), names.tolist(), strict=True))
+    sets, choosers = args.columns.read(args.data, args.reading, model, notes, chosen=False)
+    names, k = _names(args, sets.alternatives), min(args.k or K, sets.n_alternatives)
 
     def ask(block: slice) -> Answers:
-        labels, p = model.predict_top_k(sets.take(np.arange(sets.n_rows)[block]), k)
-        is_shown = p > least  # that of what is not available is 0
-        shown = [name_of[label] for label in labels[is_shown].tolist()]
-        return shown, np.log(p[is_shown]), np.cumsum(is_shown.sum(axis=1)).tolist()
+        labels, p, ends = _above(least, *model.predict_top_k(sets.take(np.arange(sets.n_rows)[block]), k))
+        return labels, np.log(p), ends
 
     who = {"chooser": readable(choosers).tolist()}
-    _write(args, ask, max(1, BLOCK_CELLS // k), sets.n_rows, who, names)
-    return 0
+    name_of = dict(zip(sets.alternatives.tolist(), names.tolist(), strict=True))
+    _write(args, ask, max(1, BLOCK_CELLS // k), sets.n_rows, who, name_of)
 
 
 def _write(
-    args: PredictArguments, ask: Ask, step: int, n_rows: int, who: dict[str, list[Any]], names: NDArray[Any]
+    args: PredictArguments,
+    ask: Callable[[slice], Answers],
+    step: int,
+    n_rows: int,
+    who: dict[str, list[Any]],
+    name_of: dict[Any, Any],
 ) -> None:
     """Write the answers for all rows, `step` at a time; `who` has what stands before the labels of each."""
     for title, row_names in who.items():
@@ -272,11 +252,12 @@ def _write(
     bar = progress_bar(n_rows, unit="row", shown=args.progress and bool(args.output))
     with text_output(args.output) as out, contextlib.closing(bar):
         if args.output_format == "xmc":
-            out.write(f"{n_rows} {int(names.max()) + 1}\n")
+            out.write(f"{n_rows} {max(name_of.values()) + 1}\n")
         for first in range(0, n_rows, step):
-            shown, scores, ends = ask(slice(first, first + step))
+            labels, scores, ends = ask(slice(first, first + step))
+            shown = [name_of.get(label, label) for label in labels.tolist()]
             values = (np.exp(scores) if args.probabilities else scores).tolist()
-            for row, (begin, end) in enumerate(pairwise([0, *ends]), start=first):
+            for row, (begin, end) in enumerate(pairwise([0, *ends.tolist()]), start=first):
                 row_who = {title: row_names[row] for title, row_names in who.items()}
                 out.write(_line(args.output_format, row, row_who, shown[begin:end], values[begin:end]) + "\n")
             bar.update(len(ends))
