@@ -16,7 +16,7 @@ from manyclass.checks import bytes_of
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.cli.data import labelled_rows
 from manyclass.cli.messages import check_writable, print_table, waiting
-from manyclass.cli.models import OnModel, as_text, evaluated, expected_by
+from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation
 from manyclass.cli.vectors import is_word2vec, word_vectors
 from manyclass.datasets.inputs import is_safetensors
 from manyclass.weights.arrays import Dtype
@@ -72,7 +72,7 @@ def run(args: CompressArguments) -> int:
     results = {}
     for name, (_, each_model) in both.items():
         if rows is not None and not isinstance(each_model, WordVectors):  # a copy, as the file keeps the threads
-            results[name] = as_text(evaluated(copy(each_model).set_params(n_jobs=args.n_jobs), rows))
+            results[name] = evaluated(copy(each_model).set_params(n_jobs=args.n_jobs), rows)
     with waiting(f"writing {args.output}"):
         if isinstance(small, WordVectors):
             small.save(args.output)
@@ -82,8 +82,7 @@ def run(args: CompressArguments) -> int:
     files = {f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})" for name, (path, _) in both.items()}
     print_table(sizes | files)
     for name, result in results.items():
-        print()
-        print_table({"evaluated": name, **result})
+        print_evaluation({"evaluated": name}, result)
     return 0
 
 

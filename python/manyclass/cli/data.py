@@ -537,11 +537,9 @@ def open_stream(
     """
     form, name = streamed_form(reading, source)
     _check_options(reading, name, form, expected)
-    unused = {"text_column", "cache", "sequences", *HISTORY_OPTIONS} | (
-        {"label_separator"} if form in TABLES else set()
-    )
-    unused |= {"label_names"} if expected.several or form in LINES else set()
-    for option in reading.set_options(*sorted(unused)):
+    unused = ["text_column", "cache", "sequences", *HISTORY_OPTIONS, *(["label_separator"] if form in TABLES else [])]
+    unused += ["label_names"] if expected.several or form in LINES else []
+    for option in reading.set_options(*unused):
         where = " and all labels" if expected.several else ""
         raise ValueError(f"{flag(option)} has no effect with --stream{where}; leave it out")
     if expected.several and form in TABLES:

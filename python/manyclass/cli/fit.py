@@ -47,7 +47,7 @@ from manyclass.cli.data import (
     tell,
 )
 from manyclass.cli.messages import INTERRUPTED, check_writable, interrupted, note, print_table, waiting, written
-from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
+from manyclass.cli.models import evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES
@@ -189,8 +189,7 @@ def _fit_choices(args: FitArguments) -> int:
     print_table({**table, "model": written(args.output)})
     for path in [args.data] * args.evaluate + ([args.test] if args.test else []):
         evaluated_sets = sets if path == args.data else choices.read(path, args.reading, model)[0]
-        print()
-        print_table({"evaluated on": path, **as_text(model.evaluate(evaluated_sets))})
+        print_evaluation({"evaluated on": path}, model.evaluate(evaluated_sets))
     return 0
 
 
@@ -368,5 +367,5 @@ def _after_fit(args: FitArguments, model: Classifier, is_interrupted: bool, rows
         learning_curve(model).save(args.plot)
     for title, records in rows.items():
         if records is not None:
-            print_evaluation({"evaluated on": title}, model, records)
+            print_evaluation({"evaluated on": title}, evaluated(model, records))
     return 0

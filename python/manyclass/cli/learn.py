@@ -26,7 +26,7 @@ from manyclass.classifiers.predictions import vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.cli.data import Expected, Streaming, labelled_rows, open_stream
 from manyclass.cli.messages import check_writable, interrupted, print_table, waiting, written
-from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
+from manyclass.cli.models import OnModel, as_text, evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import WithProgress
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.records import Records, as_classes, known_labels
@@ -88,7 +88,7 @@ def run(args: LearnArguments) -> int:
     next(learnt)
     test = labelled_rows(args.reading, args.test, expected) if args.test else None
     if test is not None:
-        print_evaluation({"evaluated": "before"}, model, test, blank=False)
+        print_table({"evaluated": "before", **as_text(evaluated(model, test))})
         print()
 
     n_before, n_rows, is_interrupted, begin = len(model.classes_), 0, False, time.perf_counter()
@@ -116,7 +116,7 @@ def run(args: LearnArguments) -> int:
     if args.test and args.reading.sequences is not None:  # histories may have new items now
         test = labelled_rows(args.reading, args.test, expected_by(model, need_label=True))
     if test is not None:
-        print_evaluation({"evaluated": "after"}, model, test)
+        print_evaluation({"evaluated": "after"}, evaluated(model, test))
     return 0
 
 

@@ -140,15 +140,8 @@ def takes_several(model: Classifier) -> bool:
 
 def expected_by(model: Classifier, *, need_label: bool) -> Expected:
     """Return what the model wants of data."""
-    return Expected(
-        model.n_features_in_,
-        True,
-        getattr(model, "feature_names_in_", None),
-        vectorizer_of(model),
-        takes_several(model),
-        need_label,
-        model.n_jobs,
-    )
+    names, vectorizer = getattr(model, "feature_names_in_", None), vectorizer_of(model)
+    return Expected(model.n_features_in_, True, names, vectorizer, takes_several(model), need_label, model.n_jobs)
 
 
 def check_recall(recall: float | None, approximate: object) -> None:
@@ -197,12 +190,10 @@ def changed_parameters(fitted: BaseEstimator) -> str:
 # Evaluation
 
 
-def print_evaluation(heading: Mapping[str, str], model: Classifier, data: Records, *, blank: bool = True) -> None:
-    """Evaluate and print a table that begins with a heading; a blank line stands before it."""
-    measures = as_text(evaluated(model, data))
-    if blank:
-        print()
-    print_table({**heading, **measures})
+def print_evaluation(heading: Mapping[str, str], result: Mapping[str, Any]) -> None:
+    """Print a blank line, and a table of results that begins with a heading."""
+    print()
+    print_table({**heading, **as_text(result)})
 
 
 def evaluated(

@@ -174,12 +174,12 @@ class Predictor:
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
         X = self._matrix(rows)
         if exclude == "seen" and isinstance(rows[0], list) and self._takes_histories:
-            wrong: Any = self._exclude(rows, len(rows), single=False)
-        elif exclude == "seen" and not isinstance(X, list):
-            wrong = seen_in(X, self._classes, self._column_labels, self._n_features)
-        else:
-            wrong = self._exclude(exclude, len(rows), single)
-        return Query(X, k, wrong, approximate, len(rows))
+            exclude, single = rows, False
+        if exclude == "seen" and not isinstance(X, list):
+            exclude = seen_in(X, self._classes, self._column_labels, self._n_features)
+        elif exclude is not None:
+            exclude = self._exclude(exclude, len(rows), single)
+        return Query(X, k, exclude, approximate, len(rows))
 
     def _matrix(self, rows: list[Any]) -> sp.csr_array | NDArray[np.float32] | list[str]:
         """Return the rows, which must all be of one kind."""
@@ -203,9 +203,7 @@ class Predictor:
         rule = f"a text, {rule}" if texts else f"{rule}; texts are for models that have a text vectorizer"
         raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")
 
-    def _exclude(self, labels_by_row: Any, n_rows: int, single: bool) -> sp.csr_array | None:
-        if labels_by_row is None:
-            return None
+    def _exclude(self, labels_by_row: Any, n_rows: int, single: bool) -> sp.csr_array:
         lists = [labels_by_row] if single else labels_by_row
         if not isinstance(lists, list) or not all(isinstance(labels, list) for labels in lists):
             raise ValueError(f"exclude must be a list of labels{'' if single else ' for each row'}, or 'seen'")
