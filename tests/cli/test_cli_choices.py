@@ -60,7 +60,8 @@ def test_what_does_not_fit_is_refused(tmp_path, trips, capsys):
     assert "go together" in the_error(capsys, *fit, "--estimator", "choice")
     choice = (*fit, "--estimator", "choice", "--long")
     assert "no column 'id'" in the_error(capsys, *choice, "--chooser", "id")
-    assert "--stream is not for choice models" in the_error(capsys, *choice, "--stream")
+    for option in (("--stream",), ("--labels", "all"), ("--class-text", trips), ("--last", 3)):
+        assert f"{option[0]} is not for choice models" in the_error(capsys, *choice, *option)
     assert not (tmp_path / "m").exists()
 
 

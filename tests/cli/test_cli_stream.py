@@ -119,6 +119,7 @@ def test_hashed_features_are_told(folder, tmp_path, capsys):
     [
         (("--stream", "--evaluate"), "--evaluate is for rows that are read at once; leave it out with --stream"),
         (("--stream", "--checkpoint", "c"), "--checkpoint is for rows that are read at once"),
+        (("--stream", "--resume"), "--resume is for rows that are read at once"),
         (("--stream", "--labels", "one"), "--labels is one; with --stream choose first or all"),
         (("--stream", "--text"), "day-0.txt: no row has a label"),
         (("--stream", "--cache"), "--cache has no effect with --stream"),

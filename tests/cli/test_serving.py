@@ -80,7 +80,7 @@ def serving(server):
 def started(model, k=5, *, normalize=False, hosts=(), **limits):
     limits = limited(**limits)
     predictor = Predictor(model, limits, k, normalize=normalize)
-    with serving(Server("127.0.0.1", 0, predictor, {"kind": "a test"}, limits, hosts)) as server:
+    with serving(Server("127.0.0.1", 0, lambda: (predictor, {"kind": "a test"}), limits, hosts)) as server:
         yield server
 
 

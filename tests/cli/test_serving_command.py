@@ -34,7 +34,7 @@ def test_approximate_answers_are_those_of_the_tuned_index(small):
     predictor.build_index(tuned_by, 0.9)
     model.predict_top_k(tuned_by, 5, approximate=True, recall=0.9)
     labels, scores = model.predict_top_k(X, 5, approximate=True, recall=0.9)
-    with serving(Server("127.0.0.1", 0, predictor, {}, limits)) as server:
+    with serving(Server("127.0.0.1", 0, lambda: (predictor, {}), limits)) as server:
         asked = {"rows": X.tolist(), "approximate": True}
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(lambda _: post(server, asked), range(8)))
@@ -140,7 +140,7 @@ def test_what_cannot_be_served_is_an_error_of_one_line(dense, tmp_path, monkeypa
 def test_an_address_of_ipv6_is_served(dense):
     limits = limited()
     try:
-        made = Server("::1", 0, Predictor(dense[0], limits, 5), {}, limits)
+        made = Server("::1", 0, lambda: (Predictor(dense[0], limits, 5), {}), limits)
     except OSError:
         pytest.skip("this machine has no IPv6")
     with serving(made) as server:

@@ -352,7 +352,7 @@ Predictor.read = read
 
 def test_signals_are_those_of_before_once_the_server_has_ended(dense):
     limits = limited()
-    server = Server("127.0.0.1", 0, Predictor(dense[0], limits, 5), {}, limits)
+    server = Server("127.0.0.1", 0, lambda: (Predictor(dense[0], limits, 5), {}), limits)
     numbers = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
     before = [*map(signal.getsignal, numbers)]
     assert server.run_until_signal(lambda: signal.raise_signal(signal.SIGTERM))

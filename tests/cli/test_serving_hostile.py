@@ -142,7 +142,7 @@ def test_a_request_must_name_a_host_that_is_the_server(dense, host, code):
 def test_a_server_of_all_addresses_knows_addresses_and_any_host_may_be_allowed(dense):
     limits = limited()
     for hosts, name in (((), 400), (["*"], 200)):
-        server = Server("0.0.0.0", 0, Predictor(dense[0], limits, 5), {}, limits, hosts)
+        server = Server("0.0.0.0", 0, lambda: (Predictor(dense[0], limits, 5), {}), limits, hosts)
         with serving(server):
             assert ask(server, headers={"Host": "192.0.2.1:8000"})[0] == 200
             assert ask(server, headers={"Host": "evil.example"})[0] == name

@@ -64,6 +64,7 @@ ESTIMATORS: dict[str, type[Classifier]] = dict(zip(get_args(Estimator)[:-1], KIN
 DEFAULT: Estimator = "softmax"
 # What makes rows of raw data, and what stands before the names of its parameters.
 VECTORIZERS: dict[str, type[Vectorizer]] = {"text_": TextVectorizer, "sequence_": SequenceEncoder}
+UNSTREAMED = ("evaluate", "groups", "class_text", "checkpoint", "every", "resume")  # for rows that are read at once
 CHOICE = "choice"  # of alternatives, which are no classes with weights of their own
 
 
@@ -196,7 +197,7 @@ def _fit_choices(args: FitArguments) -> int:
 def _check_options(args: FitArguments) -> None:
     """Raise now what would else be raised after the training, and ValueError for options that cannot be together."""
     for name in set_options(args):
-        if args.streaming.stream and name in ("evaluate", "groups", "class_text", "checkpoint"):
+        if args.streaming.stream and name in UNSTREAMED:
             raise ValueError(f"{flag(name)} is for rows that are read at once; leave it out with --stream")
     if args.streaming.stream and args.labels == "one":
         raise ValueError("--labels is one; with --stream choose first or all")

@@ -89,8 +89,8 @@ def _serve(args: ServeArguments) -> int:
     server = importlib.import_module("manyclass.serving.server")  # it needs an extra, which the command's help does not
     check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
     check_recall(args.recall, args.approximate)
-    options = {"load": lambda: _load(args), "logs_requests": args.access_log}
-    running = server.Server(args.host, args.port, *_load(args), args.limits, args.allowed_host or (), **options)
+    hosts, logs_requests = args.allowed_host or (), args.access_log
+    running = server.Server(args.host, args.port, lambda: _load(args), args.limits, hosts, logs_requests=logs_requests)
     if not running.run_until_signal(lambda: print(running.url, flush=True)):
         note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
         sys.stdout.flush()

@@ -36,6 +36,7 @@ try:
 except ImportError as missing:
     raise ImportError(f"the server needs {missing.name}: pip install 'manyclass[serve]'") from missing
 
+Loaded = tuple[Predictor, Mapping[str, Any]]  # a model, and what is said of it
 PATHS = ("/predict", "/health", "/metrics", "/info", "/")
 LATE = "the request was not whole in time"
 JSON_KIND = re.compile(r'application/json *(; *charset="?utf-?8"?)?', re.IGNORECASE)
@@ -72,24 +73,15 @@ class Application:
 
     Parameters
     ----------
-    predictor : Predictor
-    info : mapping
-        What `/info` answers, as JSON.
+    loaded : tuple of Predictor and mapping
+        The model, and what `/info` answers, as JSON.
     limits : Limits
     is_known : callable
         Whether a request may name this host: a page of another site, whose name leads to this address, must not ask.
     """
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        info: Mapping[str, Any],
-        limits: Limits,
-        is_known: Callable[[str], bool],
-        *,
-        logs_requests: bool = False,
-    ) -> None:
-        self.predictor, self.info, self.limits, self._is_known = predictor, info, limits, is_known
+    def __init__(self, loaded: Loaded, limits: Limits, is_known: Callable[[str], bool], *, logs_requests: bool) -> None:
+        (self.predictor, self.info), self.limits, self._is_known = loaded, limits, is_known
         self.stopping, self._logs_requests = False, logs_requests
         self.pool = ThreadPoolExecutor(limits.max_running)
         self._turns = asyncio.Semaphore(limits.max_running)
@@ -303,14 +295,12 @@ class Server(uvicorn.Server):
         Name or address; an IPv6 one has a colon.
     port : int
         0: any free one.
-    predictor : Predictor
-    info : mapping
-        What `/info` answers, as JSON.
+    load : callable
+        Returns a predictor, and what `/info` answers, as JSON; at SIGHUP anew, when an error leaves those that there
+        are.
     limits : Limits
     allowed_hosts : iterable of str
         Names by which requests may call this server beside its own; "*" allows all.
-    load : callable or None
-        Returns a predictor and its info anew, at SIGHUP; an error leaves those that there are.
     logs_requests : bool
         Whether each request has a line in the log, and not only those that are refused.
 
@@ -324,14 +314,13 @@ class Server(uvicorn.Server):
         self,
         host: str,
         port: int,
-        predictor: Predictor,
-        info: Mapping[str, Any],
+        load: Callable[[], Loaded],
         limits: Limits,
         allowed_hosts: Iterable[str] = (),
         *,
-        load: Callable[[], tuple[Predictor, Mapping[str, Any]]] | None = None,
         logs_requests: bool = False,
     ) -> None:
+        loaded = load()
         try:
             address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             self.socket = socket.create_server(address[4][:2], family=address[0], backlog=BACKLOG)
@@ -340,7 +329,7 @@ class Server(uvicorn.Server):
         self.address: str = self.socket.getsockname()[0]
         self._hosts = {"localhost", "127.0.0.1", "::1", self.address, host.lower(), *map(str.lower, allowed_hosts)}
         self.finished = True  # False where requests still ran at the end
-        self.application = Application(predictor, info, limits, self._is_known, logs_requests=logs_requests)
+        self.application = Application(loaded, limits, self._is_known, logs_requests=logs_requests)
         self._load, self._loading = load, threading.Lock()
         options: dict[str, Any] = {  # whose seconds are floats, beside uvicorn's declaration
             "timeout_keep_alive": limits.timeout,
@@ -377,8 +366,6 @@ class Server(uvicorn.Server):
 
     def load_anew(self) -> None:
         """Load the model again, for the requests to come; the old one stays where the new one cannot be read."""
-        if self._load is None:
-            return
         with self._loading:
             try:
                 self.application.predictor, self.application.info = self._load()
