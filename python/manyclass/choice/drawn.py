@@ -31,7 +31,6 @@ from manyclass.choice.fitting import (
 from manyclass.choice.sets import ChoiceSets
 from manyclass.training.passes import drive, warn_user
 from manyclass.weights.arrays import Doubles, Floats
-from manyclass.weights.tensor_file import Arrays, Saved
 
 FIRST_VISITS = 2  # of a row before its first step
 FIRST_PASSES, MOST_PASSES = 16, 128  # before the first look at errors, and in all
@@ -69,10 +68,6 @@ class CarriedSums:
 
     def __init__(self, n_rows: int) -> None:
         self.means, self.squares = np.full((2, n_rows), -np.inf)  # logarithms
-
-    def arrays(self) -> Arrays:
-        """Return the arrays, for a checkpoint."""
-        return {"means": self.means, "squares": self.squares}
 
     def look(self, problem: _core.ChoiceProblem, rows: Rows, theta: Doubles, visits: int) -> None:
         """Take in what a problem of rows says of their sums; there were `visits` before."""
@@ -138,10 +133,6 @@ class CarriedProducts:
         densities = -(nodes**2 + np.log(2 * np.pi)) / 2 if noise == "normal" else -nodes - 2 * np.log1p(np.exp(-nodes))
         self.log_density = densities + np.log(nodes[1] - nodes[0])
         self.halves: Floats = np.zeros((2, n_rows, len(nodes)), dtype=np.float32)
-
-    def arrays(self) -> Arrays:
-        """Return the arrays, for a checkpoint."""
-        return {"halves": self.halves}
 
     def look(self, problem: _core.ChoiceProblem, rows: Rows, theta: Doubles, visits: int) -> None:
         """Take in what a problem of rows says of their products; there were `visits` before."""
@@ -356,21 +347,6 @@ class DrawnPasses:
         """Return how the loss shows divergence."""
         return None if np.isfinite(last_loss) else f"the loss of the last pass is {last_loss}"
 
-    def arrays(self) -> Arrays:
-        """Return what the passes move."""
-        return {**self.carried.arrays(), "own": self.own, "sums": self.sums, "means": np.array(self.means)}
-
-    def numbers(self) -> dict[str, Any]:
-        """Return what else they move."""
-        return {"n_steps": self.n_steps, "loss_sum": self.loss_sum, "due": self.due}
-
-    def restore(self, saved: Saved) -> None:
-        """Take over the arrays and the numbers."""
-        saved.fill({**self.carried.arrays(), "own": self.own, "sums": self.sums})
-        self.means = [*saved.array("means")]
-        for name, value in saved.numbers.items():
-            setattr(self, name, value)
-
 
 def fit_drawn(
     objective: ChoiceObjective,
@@ -416,7 +392,7 @@ def fit_drawn(
     T = precondition(first, free, near.theta, seed, len(rows), near=True)
     unbounded = precondition(first, free, near.theta, seed, len(rows), near=True, bounded=False) if free.bounded else T
     inverse = unbounded @ unbounded.T if unbounded.ndim == 2 else None
-    passes = DrawnPasses(draws, free, near.theta, T, inverse, rows, max_iter)
+    passes: Any = DrawnPasses(draws, free, near.theta, T, inverse, rows, max_iter)  # without checkpoints
     losses, _ = drive(passes, passes, lambda state: watch(state.loss), max_iter=max_iter, verbose=False)
     if passes.fault is None and not passes.is_precise and len(losses) == max_iter:
         warn_user(

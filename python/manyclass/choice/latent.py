@@ -361,11 +361,10 @@ def fit_latent_classes(
     ChoiceState
     """
     rows, state, watch = objective.rows, objective.state, settings.watch
-    tol = 1e-8 if settings.tol == "auto" else float(settings.tol)
-    most = 500 if settings.max_iter == "auto" else int(settings.max_iter)
+    limits = settings.limits(1e-8)
     free_of_all = free.repeat(state.n_classes, len(state.names) - state.n_classes * free.matrix.shape[0])
     begin = free.expand(np.clip(free.select(rows.form.start(settings.seed)), *free.bounds.T))
-    pooled = fit_exactly(rows, free, begin, tol=tol, max_iter=most, seed=settings.seed, watch=watch).theta
+    pooled = fit_exactly(rows, free, begin, seed=settings.seed, **limits).theta
     T = precondition(rows, free, pooled, settings.seed, 2000)
     alike = np.concatenate([*[pooled] * state.n_classes, np.zeros(len(objective.features.T) * (state.n_classes - 1))])
     T_of_all = _join(objective, T)
@@ -377,7 +376,7 @@ def fit_latent_classes(
         if rows.form.core.has_scores() and free_of_all.n <= MOST_FREE:
             scores = objective.scores(theta) @ free_of_all.matrix
             metric = whiten(scores.T @ (objective.person_weights[:, None] * scores), free_of_all.bounded)
-        fit = descend(objective, free_of_all, theta, metric, tol=tol, max_iter=most, watch=watch)
+        fit = descend(objective, free_of_all, theta, metric, **limits)
         fits.append(replace(fit, losses=np.concatenate([losses, fit.losses])))
     fit = min(fits, key=lambda fit: float(fit.losses[-1]))
     state, theta = objective.order(fit.theta)

@@ -509,9 +509,7 @@ def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:
 def _minimize(objective: MixedObjective, start: Doubles, settings: MixtureSettings) -> ChoiceFit:
     T = whiten(objective.score_products(start, objective.weights, objective.free.matrix), objective.free.bounded)
     auto = 1e-3 / np.sqrt(len(objective.weights))  # a thousandth of a standard error
-    tol = auto if settings.tol == "auto" else float(settings.tol)
-    max_iter = 500 if settings.max_iter == "auto" else int(settings.max_iter)
-    return descend(objective, objective.free, start, T, tol=tol, max_iter=max_iter, watch=settings.watch)
+    return descend(objective, objective.free, start, T, **settings.limits(auto))
 
 
 def _with_positive_spreads(state: MixedLogit, theta: Doubles) -> tuple[MixedLogit, Doubles]:

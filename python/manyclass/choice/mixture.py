@@ -44,6 +44,14 @@ class MixtureSettings:
     n_threads: int
     watch: Callable[[float], None]
 
+    def limits(self, tol: float) -> dict[str, Any]:
+        """Return the arguments by which L-BFGS ends and is watched, where a tol of "auto" is a number."""
+        return {
+            "tol": tol if self.tol == "auto" else float(self.tol),
+            "max_iter": 500 if self.max_iter == "auto" else int(self.max_iter),
+            "watch": self.watch,
+        }
+
 
 @dataclass(frozen=True)
 class MixtureProblem:

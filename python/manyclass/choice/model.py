@@ -293,12 +293,11 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         free = find_free_coefficients(form, {**scale_nests, **constraints})
         ridge = self._ridge(form)
         seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
-        watch = self._watch()
+        named = {name: getattr(self, name) for name in ("covariance", "solver", "n_negatives", "max_iter", "tol")}
+        settings = MixtureSettings(ridge=ridge, **named, seed=seed, n_threads=threads, watch=self._watch())
+        self.n_features_in_ = sets.X.shape[1]
         if self.mixture is not None:
-            named = {name: getattr(self, name) for name in ("covariance", "solver", "n_negatives", "max_iter", "tol")}
-            settings = MixtureSettings(ridge=ridge, **named, seed=seed, n_threads=threads, watch=watch)
             self._state = self.mixture.fit(form, sets, free, settings)
-            self.n_features_in_ = sets.X.shape[1]
             return self
         solver = self._solver(sets, form)
         whole = list_features(sets) if solver == "lbfgs" else sets
@@ -307,21 +306,18 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         free, constant = hold_constant(objective, free, seed)
         start = free.expand(np.clip(free.select(form.start(seed)), *free.bounds.T))
         if solver == "lbfgs":
-            most = 500 if self.max_iter == "auto" else int(self.max_iter)
             # Where much is to be looked at, a ten-thousandth of a standard error.
-            auto = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
-            tol = auto if self.tol == "auto" else float(self.tol)
-            fitted = fit_exactly(objective, free, start, tol=tol, max_iter=most, seed=seed, watch=watch)
+            tol = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
+            fitted = fit_exactly(objective, free, start, seed=seed, **settings.limits(tol))
             likelihood = -float(np.sum(objective.sets.weights * objective.losses(fitted.theta)))
         else:
             most = MOST_PASSES if self.max_iter == "auto" else int(self.max_iter)
             drawn = {"n_draws": self.n_negatives, "max_iter": most, "seed": seed}
-            fitted = fit_drawn(objective, free, start, **drawn, watch=watch)
+            fitted = fit_drawn(objective, free, start, **drawn, watch=settings.watch)
             likelihood = np.nan
         known = find_unidentified(objective, free, fitted.theta, held | constant, seed)
         covariance, known = self._covariance(objective, known, fitted.theta, seed)
         self._state = ChoiceState.of(form, sets, fitted, covariance, known, likelihood, solver)
-        self.n_features_in_ = sets.X.shape[1]
         return self
 
     def _watch(self) -> Callable[[float], None]:
