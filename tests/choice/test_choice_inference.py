@@ -167,6 +167,18 @@ def test_elasticities_are_the_closed_form_of_the_logit(seed):
     np.testing.assert_allclose(model.elasticities(sets, "s", "c"), (p * rows).sum(axis=0) / p.sum(axis=0), rtol=1e-6)
 
 
+def test_elasticities_by_a_feature_of_choosers_are_those_of_a_change_of_all(seed):
+    sets, *_, weight, _ = world(seed)
+    model = ChoiceClassifier(covariance="none").fit(sets)
+    above, below, now = (
+        weight @ model.predict_proba(sets.changed(x0=lambda values, factor=factor: factor * values))
+        for factor in (1 + 1e-5, 1 - 1e-5, 1)
+    )
+    np.testing.assert_allclose(model.elasticities(sets, "x0"), (above - below) / 2e-5 / now, atol=1e-7)
+    with pytest.raises(ValueError, match="which no alternative has"):
+        model.elasticities(sets, "x0", 1)
+
+
 def test_policies_move_shares_and_surplus_as_the_logsum_says(seed):
     sets, utilities, _, _, weight, mask = world(seed)
     model = ChoiceClassifier().fit(sets)
