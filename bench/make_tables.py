@@ -126,8 +126,7 @@ def over_seeds(columns: Columns, labels: str, **where: Any) -> list[str]:
 
 def members_alone(columns: Columns) -> list[str]:
     """Fits with nothing set, and each kind of their members alone where these were fitted."""
-    rows = read("quality", labels="first")
-    rows = rows[rows["model"].str.startswith(OURS)]
+    rows = read("quality", labels="first").loc[lambda rows: rows["model"].str.startswith(OURS)]
     return in_columns(means(rows[rows["data"].isin(rows.loc[rows["model"] == "MarginClassifier()", "data"])]), columns)
 
 
@@ -210,8 +209,7 @@ def raced(references: tuple[str, ...], columns: Columns) -> list[str]:
     The reference of a data set is the first that ran. Of packages that show no loss on their way, a loss is reached
     when the fit is over, if it is.
     """
-    found: list[dict[str, Any]] = []
-    races, others = read("races"), means(read("quality", labels="first"))
+    found, races, others = list[dict[str, Any]](), read("races"), means(read("quality", labels="first"))
     for data, of_data in races.groupby("data", sort=False):
         here = {row["model"]: row for row in known(of_data)}
         curves = {name: pd.DataFrame(row["curve"]).astype(float) for name, row in here.items()}
@@ -226,7 +224,8 @@ def raced(references: tuple[str, ...], columns: Columns) -> list[str]:
                 reached = curve.loc[curve[3 + place] <= target, 1]
                 at[f"{part}_s"] = f"{reached.min():.2f}" if len(reached) else NEVER
             found.append(named | known(means(pd.DataFrame([row]).drop(columns="curve")))[0] | at)
-        for row in known(others[(others["data"] == data) & ~others["model"].isin(list(here))]):
+        is_new = ~others["model"].isin([*here, "MarginClassifier()"]) & ~others["model"].str.contains("model=")
+        for row in known(others[(others["data"] == data) & is_new]):
             if "test" in targets and "log_loss" in row:
                 row["test_s"] = f"{row['cpu_s']:.2f}" if float(f"{row['log_loss']:.6f}") <= targets["test"] else NEVER
             found.append(named | row)
