@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -225,7 +224,8 @@ def _count_columns(inputs: Sequence[Input], layout: Layout) -> tuple[int, int]:
     """Return the numbers of columns of X and of Y over all rows, which are read for this."""
     readers = [block_reader(source, layout) for source in inputs]
     for source, reader in zip(inputs, readers, strict=True):
-        deque(_blocks(source, reader), maxlen=0)
+        for _ in _blocks(source, reader):
+            pass
     return max(reader.n_features for reader in readers), max(reader.n_labels for reader in readers)
 
 
