@@ -194,7 +194,7 @@ def best_factor(model: Weights, held_out: ScoredRows) -> float:
 
 def decoupled_loss(model: Weights, held_out: ScoredRows) -> float:
     """The mean over rows of the decoupled loss, summed over the labels of a row, in nats."""
-    return _loss(DECOUPLED, model, held_out)
+    return _loss(DECOUPLED, _scaled_rows((model,), held_out))
 
 
 def log_loss_of_shares(shares: Doubles, labels: Labels, sample_weight: Doubles | None = None) -> float:
@@ -205,7 +205,7 @@ def log_loss_of_shares(shares: Doubles, labels: Labels, sample_weight: Doubles |
 
 def mean_log_loss(model: Weights, held_out: ScoredRows) -> float:
     """The mean over rows of the mean log-loss of their labels, in nats."""
-    return _loss(MEAN_LOG_LOSS, model, held_out)
+    return _loss(MEAN_LOG_LOSS, _scaled_rows((model,), held_out))
 
 
 def held_out_loss(plan: PairsPlan | BatchesPlan, model: Weights, held_out: ScoredRows, *, is_scaled: bool) -> float:
@@ -220,13 +220,13 @@ def held_out_loss(plan: PairsPlan | BatchesPlan, model: Weights, held_out: Score
         (scores,) = rows["terms"]
         losses, _ = _core.losses(scores, rows["indptr"], rows["ids"], loss=plan.loss, smoothing=plan.smoothing)
         return float(np.average(losses, weights=rows["weights"]))
+    return _loss(MEAN_LOG_LOSS, rows, is_scaled=is_scaled)
+
+
+def _loss(name: str, rows: dict[str, Any], *, is_scaled: bool = False) -> float:
+    """The mean over scored rows of a loss, maybe of scores times their best factor."""
     low, high = (LEAST_FACTOR, np.inf) if is_scaled else (1.0, 1.0)
-    return _core.best_scales(**rows, loss=MEAN_LOG_LOSS, start=[1.0], low=[low], high=[high])[1]
-
-
-def _loss(name: str, model: Weights, held_out: ScoredRows) -> float:
-    """The mean over rows of a loss."""
-    return _core.best_scales(**_scaled_rows((model,), held_out), loss=name, start=[1.0], low=[1.0], high=[1.0])[1]
+    return _core.best_scales(**rows, loss=name, start=[1.0], low=[low], high=[high])[1]
 
 
 def _scaled_rows(models: tuple[Weights, ...], held_out: ScoredRows) -> dict[str, Any]:

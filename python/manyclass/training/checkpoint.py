@@ -28,7 +28,7 @@ import re
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +84,17 @@ class Stage:
         """Give a training what the file has, if there is one; raises ValueError for that of another fit."""
         if not (self._checkpoints.resumes and self._path.exists()):
             return Position()
-        saved = self._read()
-        with reading(saved.file):
-            saved = replace(saved, numbers=_as_now(saved.numbers))
+        file = open_tensors(self._path)
+        fit_of_file = _metadata(file, "fit")
+        for name, value in self._fit.items():
+            if not _alike(fit_of_file.get(name), value):
+                was = str(fit_of_file.get(name))[:500]
+                raise ValueError(
+                    f"{self._path} is of another fit: its {name} was {was}, now it is {value}; resume with the data "
+                    "and parameters of that fit, or name another checkpoint folder"
+                )
+        with reading(file):
+            saved = Saved(file, _as_now(_metadata(file, "numbers")))
             _check_like("numbers", saved.numbers, {**training.numbers(), "position": vars(Position())})
             training.restore(saved)
             position = Position(**saved.numbers["position"])
@@ -113,18 +121,6 @@ class Stage:
             warnings.warn(message, UserWarning, stacklevel=outer_level())
             return False
         return True
-
-    def _read(self) -> Saved:
-        file = open_tensors(self._path)
-        fit_of_file = _metadata(file, "fit")
-        for name, value in self._fit.items():
-            if not _alike(fit_of_file.get(name), value):
-                was = str(fit_of_file.get(name))[:500]
-                raise ValueError(
-                    f"{self._path} is of another fit: its {name} was {was}, now it is {value}; resume with the data "
-                    "and parameters of that fit, or name another checkpoint folder"
-                )
-        return Saved(file, _metadata(file, "numbers"))
 
 
 def _as_now(numbers: dict[str, Any]) -> dict[str, Any]:

@@ -367,16 +367,13 @@ class Points:
         n_features, classes = last.x.shape[1], last.classes
         ids = [find_positions(part.classes, classes, "y")[part.labels.ids] for part in parts]
         n_labels = np.concatenate([np.diff(part.labels.indptr) for part in parts])
-        weights = None
-        if any(part.weights is not None for part in parts):
-            weights = np.concatenate(
-                [np.ones(len(part.labels)) if part.weights is None else part.weights for part in parts]
-            )
+        weights = [np.ones(len(part.labels)) if part.weights is None else part.weights for part in parts]
+        has_weights = any(part.weights is not None for part in parts)
         return replace(
             last,
             x=_stacked([part.x for part in parts], n_features),
             labels=Labels(np.append(0, np.cumsum(n_labels)), np.concatenate(ids).astype(np.int32)),
-            weights=weights,
+            weights=np.concatenate(weights) if has_weights else None,
             rows=None,
             n_given=len(n_labels),
             groups=join_groups([part.groups for part in parts]),

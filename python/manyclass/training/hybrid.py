@@ -128,11 +128,11 @@ class _Terms:
             points = replace(points, x=as_csr(points.x))
         for plan in plans:
             on_pairs = isinstance(plan, PairsPlan)
-            alone, fit = (weights.pairs_alone, fit_pairs) if on_pairs else (weights.rows_alone, fit_batches)
+            alone = weights.pairs_alone if on_pairs else weights.rows_alone
+            fit: Any = fit_pairs if on_pairs else fit_batches
             earlier = EarlierModel(alone, counts, before.n_visits, before.goes_on, squares)
             seconds_left = max(0.0, self.watch.max_seconds - (time.perf_counter() - begin))
-            call_of_fit: Any = fit
-            curves.append(call_of_fit(plan, points, replace(self.watch, max_seconds=seconds_left), earlier).curve)
+            curves.append(fit(plan, points, replace(self.watch, max_seconds=seconds_left), earlier).curve)
             if len(curves[-1]) < plan.max_iter:
                 break
         return curves[0] if curves else []

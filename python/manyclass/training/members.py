@@ -29,7 +29,7 @@ from manyclass.training.data import Points, normalized, shares_of_classes, taken
 from manyclass.training.minibatches import fit_batches
 from manyclass.training.mixtures import beside, counted, features_of_classes, mixed, most_held_out
 from manyclass.training.pairs import fit_pairs, grow_pairs
-from manyclass.training.passes import warn_user
+from manyclass.training.passes import Validation, warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan, ScoredRows
 from manyclass.training.points import fit_points
 from manyclass.training.squares import Squares
@@ -53,7 +53,6 @@ class Member(NamedTuple):
         The loss of its plan.
     seconds : float
         Of the processor, for its training.
-    passes : int
     scores : ndarray of shape (n_scored, n_classes) or (0, 0), float32
         Of the rows held out, times the factor.
     factor : float
@@ -66,7 +65,6 @@ class Member(NamedTuple):
     trained: Trained
     plan_loss: str
     seconds: float
-    passes: int
     scores: Floats
     factor: float = 1.0
     loss: float = math.nan
@@ -79,7 +77,7 @@ class Member(NamedTuple):
     def line(self, n_rows: int, share: float) -> dict[str, Any]:
         """Return its line of the report of a fit."""
         values = {"parameter": "member", "value": self.name, "log_loss": self.loss, "rows": n_rows}
-        sizes = {"classes": self.weights.n_classes, "passes": self.passes, "seconds": self.seconds}
+        sizes = {"classes": self.weights.n_classes, "passes": len(self.trained.curve), "seconds": self.seconds}
         return {**values, **sizes, "chosen": share > 0, "share": share}
 
 
@@ -289,7 +287,7 @@ class _Training:
         trained: Trained = fits[type(plan)](plan, self._split.points, watch)
         is_hopeless = check is not None and check.is_hopeless(trained)
         seconds = time.process_time() - begin
-        member = Member(name, trained, getattr(plan, "loss", ""), seconds, len(trained.curve), NO_FORMS)
+        member = Member(name, trained, getattr(plan, "loss", ""), seconds, NO_FORMS)
         if len(self._split.held_out):
             scores = trained.weights.scores(self._scored.x, self._scored.n_threads)
             factor, loss = blend.best_factor_of(scores, self._scored, self._loss)
@@ -308,7 +306,8 @@ class _Training:
         validation = watch.validation
         if validation is not None:
             validation.is_scaled = True
-            validation = validation if name == next(iter(plan.members)) else validation.anew()
+            if name != next(iter(plan.members)):
+                validation = Validation(validation.n_iter_no_change, validation.rows, is_scaled=True)
         seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - self._begin))
         return replace(watch, heading=name, max_seconds=seconds_left, validation=validation)
 
@@ -341,7 +340,7 @@ def _fit_linear(plan: PointsPlan, points: Points, watch: Watch) -> Trained:
 def _plain_sum(members: list[Member]) -> Trained:
     """Return the sum of pairs and embeddings where no rows tell shares: the mean of the runs of embeddings."""
     first, rows = members[0].trained, [member for member in members if member.weights.embeddings.size]
-    rows = [member for member in rows if member.passes] or rows[:1]
+    rows = [member for member in rows if member.trained.curve] or rows[:1]
     embeddings = Weights.sum_over_phi([member.weights for member in rows], np.full(len(rows), 1 / len(rows)))
     if first.weights.embeddings.size:
         return Trained(embeddings, first.curve, first.rate, first.squares)
@@ -414,7 +413,7 @@ class _Sum:
         """Return a line of each member, for the report."""
         n_rows = len(self._split.trained)
         shares = zip(self._members, self._shares, strict=True)
-        return [member.line(n_rows, float(share)) for member, share in shares if member.passes]
+        return [member.line(n_rows, float(share)) for member, share in shares if member.trained.curve]
 
     def _weights(self) -> tuple[Weights, Squares]:
         """Return the sum, and the squares of the first member of each kind."""

@@ -470,10 +470,6 @@ class Validation:
     best_iter: int = 0
     _best: dict[str, NDArray[Any]] = field(default_factory=dict)
 
-    def anew(self) -> Validation:
-        """Return it for the next training, which has seen nothing yet."""
-        return Validation(self.n_iter_no_change, self.rows, self.is_scaled)
-
     def keep_if_best(self, loss: float, arrays: Arrays) -> bool:
         """Note the loss after a pass, keep copies of arrays if it is the least so far; return whether to stop."""
         self.curve.append(loss)

@@ -293,9 +293,8 @@ def _points_go_on(
 ) -> Trained:
     n_classes = points.n_classes
     counts = before.counts_with(points)
-    weights = before.weights
-    if weights is None:
-        weights = Weights.zeros(n_classes, points.x.shape[1], by_feature=isinstance(points.x, sp.csr_array))
+    is_sparse = isinstance(points.x, sp.csr_array)
+    weights = before.weights or Weights.zeros(n_classes, points.x.shape[1], by_feature=is_sparse)
     weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
     local_state = None if call.kept_rows is None else call.kept_rows.of(points.rows)
     features = points.feature_squares
