@@ -24,7 +24,7 @@ from manyclass.registry import names
 from manyclass.special import utility_probabilities
 from manyclass.training.data import Points
 from manyclass.training.plan import Labels
-from manyclass.training.posterior import GaussianTraining
+from manyclass.training.points import GaussianTraining
 
 BOTH = [noise for noise in names("noise") if noise != "gumbel"]
 

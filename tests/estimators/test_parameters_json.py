@@ -15,7 +15,7 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.classifiers.parameters_json import PARTS, decode_parameters, encode_parameters
+from manyclass.classifiers.files import PARTS, decode_parameters, encode_parameters
 from manyclass.search.spherical import SphericalClusterIndex
 
 

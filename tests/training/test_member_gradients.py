@@ -12,12 +12,11 @@ import scipy.sparse as sp
 from manyclass import SoftmaxClassifier, _core, models
 from manyclass.training import members, train
 from manyclass.training.core_training import Watch
-from manyclass.training.data import Points
+from manyclass.training.data import EarlierModel, Points, Squares
 from manyclass.training.members import fit_members
 from manyclass.training.minibatches import start_at_rows
 from manyclass.training.pairs import begin_on_pairs
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
-from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.start import Start
 
 N, D, K = 60, 5, 4

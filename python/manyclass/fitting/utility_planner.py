@@ -26,7 +26,7 @@ from manyclass.training.core_training import Watch
 from manyclass.training.data import Points
 from manyclass.training.incremental import Call
 from manyclass.training.plan import PointsPlan, Utility
-from manyclass.training.posterior import predictive_tiles
+from manyclass.training.points import predictive_tiles
 from manyclass.training.start import First
 from manyclass.training.state import State
 from manyclass.training.train import train

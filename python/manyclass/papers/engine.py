@@ -30,7 +30,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
-from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
+from manyclass.classifiers.files import decode_parameters, encode_parameters
 from manyclass.papers.published import NOTES
 from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.training.passes import progress_bar

@@ -24,10 +24,9 @@ from manyclass.blending.blend import held_out_loss
 from manyclass.checks import canonical_csr, check_number
 from manyclass.figures import FIGURES
 from manyclass.training.checkpoint import Checkpoints, Stage
-from manyclass.training.data import Points
+from manyclass.training.data import Points, Squares
 from manyclass.training.passes import Validation, drive, warn_user
 from manyclass.training.plan import FullBatchPlan, Plan, ScoredRows
-from manyclass.training.squares import Squares
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import FeatureScaling, Weights

@@ -19,13 +19,20 @@ from manyclass.blending.blend import Scales
 from manyclass.checks import as_csr
 from manyclass.figures import FIGURES
 from manyclass.training.core_training import Trained, Watch
-from manyclass.training.data import Points
+from manyclass.training.data import EarlierModel, Points, Squares
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
 from manyclass.training.minibatches import fit_batches, grow_rows, start_at_rows
-from manyclass.training.mixtures import beside, counted, features_of_classes, mixed, most_held_out
-from manyclass.training.pairs import begin_on_pairs, fit_pairs, grow_pairs
+from manyclass.training.pairs import (
+    begin_on_pairs,
+    beside,
+    counted,
+    features_of_classes,
+    fit_pairs,
+    grow_pairs,
+    mixed,
+    most_held_out,
+)
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
-from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.state import Starts
 from manyclass.weights.arrays import Doubles, Mixture
 from manyclass.weights.weights import Weights

@@ -35,9 +35,8 @@ from manyclass import _core
 from manyclass.checks import check_choice
 from manyclass.figures import FIGURES
 from manyclass.labels import find_positions
-from manyclass.training.data import Features, Points, finite_floats
+from manyclass.training.data import FACTORS, Features, LocalState, Points, Squares, finite_floats
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
-from manyclass.training.squares import FACTORS, LocalState, Squares
 from manyclass.training.state import History, Starts, State
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.weights import Weights

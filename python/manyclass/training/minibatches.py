@@ -16,9 +16,8 @@ from manyclass.figures import FIGURES
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
-from manyclass.training.data import Points
+from manyclass.training.data import EarlierModel, Points, Squares
 from manyclass.training.plan import BatchesPlan
-from manyclass.training.squares import EarlierModel, Squares
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights

@@ -1,4 +1,7 @@
-"""Training of weights on the pairs of a feature and a class that occur together: exact losses by single rows."""
+"""Training of weights on the pairs of a feature and a class that occur together: exact losses by single rows.
+
+Counts and repeats stand beside a sum of scores, mixed in probability where rows held out say so.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,15 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from manyclass import _core
+from manyclass.blending import blend
 from manyclass.blending.blend import MARGIN
 from manyclass.checks import as_csr, csr_parts
 from manyclass.figures import FIGURES
+from manyclass.labels import columns_of_classes
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
-from manyclass.training.data import Points, shares_of_classes
-from manyclass.training.plan import PairsPlan
-from manyclass.training.squares import EarlierModel, Squares
-from manyclass.weights.arrays import NO_DOUBLES, Ids
+from manyclass.training.data import EarlierModel, Points, Squares, normalized, shares_of_classes
+from manyclass.training.plan import AnyPlan, BatchesPlan, HybridPlan, PairsPlan, ScoredRows
+from manyclass.weights.arrays import NO_DOUBLES, Ids, Mixture
 from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
 
@@ -115,3 +119,63 @@ class _PairsTraining(CoreTraining):
             "squares": squares.values,
             "intercept_squares": squares.intercept,
         }
+
+
+# What stands beside a sum of scores, or beside weights on pairs
+
+
+def most_held_out(plan: PairsPlan | BatchesPlan | HybridPlan) -> int:
+    """Return how many rows tell the scales at most: for several numbers, for one, or for none."""
+    if isinstance(plan, HybridPlan) and plan.pairs is not None:
+        return FIGURES.MOST_HELD_OUT
+    return FIGURES.MOST_HELD_OUT_FOR_ONE if isinstance(plan, HybridPlan) or plan.finds_scale else 0
+
+
+def beside(terms: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
+    """Return one term, or both as a sum."""
+    if len(terms) == 1:
+        return terms[0]
+    (pairs, pair_squares), (rows, row_squares) = terms
+    return pairs.beside(rows), pair_squares.beside(row_squares)
+
+
+def counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
+    """Return weights that have counts, if any, with those of more points, and this mixture."""
+    if len(weights.counts):
+        x, labels = as_csr(points.x), points.labels
+        weights = weights.counted(x, labels.indptr, labels.ids, normalized(points.weights))
+    return replace(weights, mixture=mixture)
+
+
+def mixed(
+    plan: AnyPlan, weights: Weights, points: Points, trained_points: Points, telling: Points, *, least: bool = False
+) -> Weights:
+    """Return weights with counts and repeats mixed in, if points that they were not trained on say so.
+
+    With `least` a small share of counts is the least: a stream's later rows may say more.
+    """
+    if not isinstance(plan, HybridPlan):
+        return weights
+    with_counts = weights
+    if plan.counts:
+        nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
+        with_counts = counted(nothing, trained_points, Mixture(shrinkage=FIGURES.SHRINKAGE, counts_own=True))
+    class_features = features_of_classes(plan, points)
+    best = blend.best_mixture(
+        with_counts, class_features, ScoredRows(telling.x, telling.labels, plan.n_threads, telling.weights)
+    )
+    if best is None:
+        best = with_counts if least else weights
+    if least and plan.counts:
+        best = replace(best, mixture=replace(best.mixture, share=max(FIGURES.LEAST_OF_STREAM, best.mixture.share)))
+    return best
+
+
+def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
+    """The feature that is each class itself, -1 where there is none: of its name, or of its number; None: of no class.
+
+    Places of hashed features say nothing.
+    """
+    if not plan.repeats or points.hashing is not None:
+        return None
+    return columns_of_classes(points.classes, points.column_labels, points.x.shape[1])

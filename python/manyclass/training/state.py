@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.blending.calibration import Calibration
 from manyclass.checks import check_number
-from manyclass.training.data import Features, Points
-from manyclass.training.squares import Squares
+from manyclass.training.data import Features, Points, Squares
 from manyclass.weights.arrays import Doubles, Floats
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import FeatureScaling, Weights

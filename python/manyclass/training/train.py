@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.training.core_training import CoreTraining, Trained, Watch
-from manyclass.training.data import Points, one_a_label, taken
+from manyclass.training.data import EarlierModel, Points, Squares, one_a_label, taken
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.hybrid import go_on_terms
 from manyclass.training.incremental import (
@@ -42,9 +42,7 @@ from manyclass.training.plan import (
     PointsPlan,
     ScoredRows,
 )
-from manyclass.training.points import fit_points
-from manyclass.training.posterior import fit_posterior
-from manyclass.training.squares import EarlierModel, Squares
+from manyclass.training.points import fit_points, fit_posterior
 from manyclass.training.start import CLOSED_FORM, ClosedForm, First, Start, begin_at_closed_form
 from manyclass.training.state import FitReport, Starts, State
 from manyclass.weights.arrays import NO_DOUBLES, Doubles
