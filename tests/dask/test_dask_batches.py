@@ -70,7 +70,7 @@ SEVERAL = (
 def plan_of(local, X, labels):
     """The plan of an estimator of one machine, by minibatches."""
     points = Points(X, labels, np.arange(N_CLASSES), Features(X.shape[1], None), several=True)
-    return local._plans().plan_call(None, points, Call()).planned.plan
+    return local._plans().plan_call(None, points, Call())[0].plan
 
 
 def first_is_short(some):

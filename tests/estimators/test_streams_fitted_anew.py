@@ -241,5 +241,5 @@ def test_steps_of_linear_models_between_fits_follow_the_schedule_and_not_curvatu
     state, (points,) = model._state, model._state.calls
     assert state.history.n_fit == 300
     for before, falls in ((state, False), (replace(state, calls=()), True)):
-        plan = model._plans().plan_call(before, points, Call(open_passes=True)).planned.plan
+        plan = model._plans().plan_call(before, points, Call(open_passes=True))[0].plan
         assert plan.by_curvature == falls

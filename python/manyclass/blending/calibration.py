@@ -25,7 +25,7 @@ What else was tried, and how much it gives, is in bench/decisions.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,13 +86,9 @@ class Calibration:
         with np.errstate(divide="ignore"):
             return float((np.log(p) - np.log1p(-p) - self.offset) * self.temperature)
 
-    def encoded(self) -> dict[str, float]:
-        """Return it as JSON has it."""
-        return asdict(self)
-
     @classmethod
     def decoded(cls, numbers: Mapping[str, Any] | None) -> Calibration | None:
-        """Return what `encoded` gave; None for None.
+        """Return the calibration of these numbers, its fields; None for None.
 
         Raises
         ------

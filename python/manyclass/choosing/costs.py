@@ -550,14 +550,7 @@ class Facts:
         return cls(n_samples, n_features, n_classes, row, sparse, n_labels=n_labels, several=several)
 
     @classmethod
-    def of(
-        cls,
-        x: Matrix,
-        n_classes: int,
-        labels: Labels | None = None,
-        *,
-        several: bool = False,
-    ) -> Facts:
+    def of(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
         """Measure the data."""
         sizes, least, few = cls.sized(x, n_classes, labels, several=several), None, 0
         if labels is not None and (several or sizes.sparse):

@@ -13,15 +13,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from manyclass.classifiers.compress import compress
 from manyclass.classifiers.predictions import Answers, caller_of, of_state
 from manyclass.datasets.stream import Stream
-from manyclass.fitting.fit import (
-    FOR_ARRAYS,
-    FOR_STREAMS,
-    checked_call,
-    fit,
-    go_on,
-    is_stream,
-    refuse,
-)
+from manyclass.fitting.fit import FOR_ARRAYS, FOR_STREAMS, checked_call, fit, go_on, is_stream, refuse
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.streams import Parts, Rows, train_once, within_memory

@@ -70,7 +70,7 @@ def compress(
     dtypes: tuple[Dtype, ...] = ("float16", "int8") if dtype == "auto" else (dtype,)
     n_kept = _kept_share(weights, dtypes[0], float(prune))
     # Without what only training needs.
-    state = replace(state, squares=None, history=state.history.without_scaling(), sets=(), calls=())
+    state = replace(state, squares=None, history=replace(state.history, scaling=None), sets=(), calls=())
     beside = 0
     if most < np.inf:
         beside = file_bytes(estimator._model(state)) + HEADER_BYTES

@@ -159,7 +159,7 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
     more = {
         "hashing": state.hashing and asdict(state.hashing),
         "sets": [asdict(rule) for rule in state.sets],
-        "calibration": state.calibration and state.calibration.encoded(),
+        "calibration": state.calibration and asdict(state.calibration),
     }
     description: dict[str, Any] = {"history": history, "labels": labels, "automatic": automatic}
     description |= {name: value for name, value in more.items() if value}

@@ -32,7 +32,7 @@ from manyclass.cli.options import WithProgress
 from manyclass.datasets import Planted, make_planted
 from manyclass.metrics import top_k_accuracy
 from manyclass.solvers import Implicit
-from manyclass.training.passes import was_interrupted
+from manyclass.training.passes import interruption_of
 from manyclass.weights.weights import Weights
 
 SAMPLE = 10_000  # new rows to measure on, which make the standard error of a share at most 0.5 %
@@ -128,7 +128,7 @@ def _manyclass(args: DemoArguments, data: Planted) -> Result:
         verbose=int(args.progress),
     )
     begin = time.perf_counter()
-    if was_interrupted(lambda: model.fit(data.X, data.y, max_seconds=args.max_seconds)):
+    if interruption_of(lambda: model.fit(data.X, data.y, max_seconds=args.max_seconds)) is not None:
         raise KeyboardInterrupt
     seconds = time.perf_counter() - begin
     k = min(max(PLACES), len(model.classes_))

@@ -56,7 +56,7 @@ from manyclass.datasets.records import Records, as_classes, known_labels
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
-from manyclass.training.passes import was_interrupted
+from manyclass.training.passes import interruption_of
 
 Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]
 KINDS: tuple[type[Classifier], ...] = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
@@ -294,7 +294,7 @@ def _fit(model: Classifier, rows: Records, how: dict[str, Any], *, several: bool
     y: Any = None if X is not rows.X else rows.labels[first_label(rows.Y)]
     if several:
         X, y = rows.X, known_labels(used, rows.labels, rows.Y).sorted_indices()
-    is_interrupted = was_interrupted(lambda: model.fit(X, y, groups=rows.groups, **how))
+    is_interrupted = interruption_of(lambda: model.fit(X, y, groups=rows.groups, **how)) is not None
     # Names instead of the numbers of columns, which are sorted as the names are.
     if several:
         with_classes(model, used)
@@ -318,7 +318,7 @@ def _fit_to_stream(args: FitArguments, model: Classifier) -> int:
         names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
         stream = stream.map(lambda X, y: (X, known_labels(classes, names, y).sorted_indices() if several else y))
     begin = time.perf_counter()
-    is_interrupted = was_interrupted(lambda: model.fit(stream, **how))
+    is_interrupted = interruption_of(lambda: model.fit(stream, **how)) is not None
     seconds = time.perf_counter() - begin
     rows.tell()
     hashed = model.storage().get("hashed_features")

@@ -31,7 +31,7 @@ from manyclass.cli.options import WithProgress
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.records import Records, as_classes, known_labels
 from manyclass.labels import sorted_classes
-from manyclass.training.passes import was_interrupted
+from manyclass.training.passes import interruption_of
 
 
 @dataclass
@@ -135,7 +135,7 @@ def _learn_files(args: LearnArguments, model: Classifier, expected: Expected) ->
             print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
         if isinstance(encoder, SequenceEncoder):
             model.vectorizer_ = copy(encoder)
-        yield rows.X.shape[0], was_interrupted(partial(_learn, model, rows, args.how))
+        yield rows.X.shape[0], interruption_of(partial(_learn, model, rows, args.how)) is not None
 
 
 def _learn_stream(args: LearnArguments, model: Classifier, expected: Expected) -> Learnt:
@@ -166,7 +166,7 @@ def _learn_stream(args: LearnArguments, model: Classifier, expected: Expected) -
         for X, Y in parts():
             _learn(model, Records(X, Y, np.arange(Y.shape[1]) if names is None else names), args.how)
 
-    is_interrupted = was_interrupted(train)
+    is_interrupted = interruption_of(train) is not None
     rows.tell()
     yield sum(counts), is_interrupted
 

@@ -24,7 +24,7 @@ from manyclass.cli.options import (
     option,
     parameters_from,
 )
-from manyclass.training.passes import was_interrupted
+from manyclass.training.passes import interruption_of
 from manyclass.words.files import Pairs, load_analogies, load_word_pairs
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.skip_gram import SkipGram
@@ -94,7 +94,7 @@ def run(args: SkipgramArguments) -> int:
         load_analogies(args.analogies)
 
     begin = time.perf_counter()
-    is_interrupted = was_interrupted(lambda: model.fit(args.corpus, **args.checkpoints.how))
+    is_interrupted = interruption_of(lambda: model.fit(args.corpus, **args.checkpoints.how)) is not None
     seconds = time.perf_counter() - begin
     model.save_word2vec(args.output, binary=args.output.endswith(".bin"))
     rows = {

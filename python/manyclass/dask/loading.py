@@ -345,13 +345,13 @@ def plan_rows(
     if origin.call is not None or by_batches:
         if points.several and planner.parameters.is_auto("model"):  # on a cluster it is a linear one
             planner = planner.changed(model="linear")
-        planned_call = planner.plan_call(origin.state, points, replace(origin.call or Call(), shared=True))
-        planned, plan = planned_call.planned, planned_call.planned.plan
+        planned, _, scaling = planner.plan_call(origin.state, points, replace(origin.call or Call(), shared=True))
         if origin.call is not None:
+            plan = planned.plan
             more = passes_of_call(plan, origin.history, origin.call, n_rows_of_all)  # type: ignore[arg-type]
             more |= {"averaging": "none"} if isinstance(plan, PointsPlan) else {}
             planned = replace(planned, plan=replace(plan, **more))
-        return planned, planned_call.scaling
+        return planned, scaling
     parameters, chosen = planner.parameters, planner.check()
     model, x, scaling = linear_model(chosen), points.x, None
     if solver is not None:

@@ -116,10 +116,10 @@ from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream,
 from manyclass.labels import as_labels, check_targets, sorted_classes
 from manyclass.parts import Parameters, Part, check_open, part_name
 from manyclass.protocols import Encoder
-from manyclass.training.checkpoint import Checkpoints
+from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.core_training import Watch
 from manyclass.training.data import Points
-from manyclass.training.incremental import Call, KeptRows, NewFeatures, check_starts, widened
+from manyclass.training.incremental import Call, KeptRows, NewFeatures, widened
 from manyclass.training.passes import progress_bar
 from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
 from manyclass.training.state import Starts, State
@@ -154,18 +154,13 @@ def fit(planner: Planner, state: State | None, data: Rows, options: FitOptions) 
     X, y, sample_weight = data
     beside = {name: getattr(options, name) for name in ("candidates", "coef_init", "intercept_init")}
     if is_stream(X, y):
-        refuse(
-            FOR_ARRAYS,
-            sample_weight=sample_weight,
-            groups=options.groups,
-            **beside,
-            callback=options.callback,
-            checkpoint=options.checkpoint,
-        )
+        watching = {"callback": options.callback, "checkpoint": options.checkpoint}
+        refuse(FOR_ARRAYS, sample_weight=sample_weight, groups=options.groups, **beside, **watching)
         return fit_stream(planner, X, options)
     refuse(FOR_STREAMS, classes=options.classes)
     most_bytes = np.inf if options.max_memory is None else bytes_of("max_memory", options.max_memory)
-    checkpoints = Checkpoints.of(options.checkpoint, options.every, options.resume)
+    is_asked = options.checkpoint is not None or options.every is not EVERY or options.resume is not False
+    checkpoints = Checkpoints.of(options.checkpoint, options.every, options.resume) if is_asked else None
     watch = Watch.of(options.callback, options.max_seconds, checkpoints=checkpoints, max_bytes=most_bytes)
     points, encoder = _points_of_fit(planner, state, data, options)
     beginning = planner.beginning(state, points, encoder, options)
@@ -409,10 +404,10 @@ def go_on(
 
 def _after_call(planner: Planner, state: State | None, points: Points, call: Call) -> State:
     """Train on the points of a call or, where it is time to, fit to all rows that are kept."""
-    planned = planner.plan_call(state, points, call)
-    plan = planned.planned.plan
+    planned, seen, _ = planned_call = planner.plan_call(state, points, call)
+    plan = planned.plan
     if state is None:
-        costs.check_memory(Facts.sized(planned.points.x, points.n_classes), plan)
+        costs.check_memory(Facts.sized(seen.x, points.n_classes), plan)
     calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
     if is_time_to_fit(calls):
         rows = Points.joined(calls)
@@ -425,29 +420,30 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
         if dense and call.is_open and planner.keeps_rows(call):
             # Steps by curvature go on from those of all rows, and lead farther there than the schedule of a fit.
             state = _without_fits(planner, Points.joined(state.calls), call)
-            planned = planner.plan_call(state, points, call)
+            planned_call = planner.plan_call(state, points, call)
         else:
             state = without_rows_kept(state, plan)
         after_fit = state.history.n_fit > 0
     if call.open_passes:
-        passes = planner.passes_of_call(planned.planned.plan, after_fit=after_fit)
+        passes = planner.passes_of_call(planned_call[0].plan, after_fit=after_fit)
         call = replace(call, n_passes=1 if calls and after_fit else passes)  # of rows that will be fitted to soon
-    return replace(_trained(planner, state, points, planned, call), calls=calls)
+    return replace(_trained(planner, state, points, planned_call, call), calls=calls)
 
 
-def _trained(planner: Planner, state: State | None, points: Points, planned: PlannedCall, call: Call) -> State:
+def _trained(planner: Planner, state: State | None, points: Points, planned_call: PlannedCall, call: Call) -> State:
     """Train as was planned."""
-    after = train(state, planned.points, planned.planned.plan, call=call, scaling=planned.scaling)
+    planned, seen, scaling = planned_call
+    after = train(state, seen, planned.plan, call=call, scaling=scaling)
     if state is None:
-        after = with_report_of(planned.planned, after)
+        after = with_report_of(planned, after)
     return planner.labelled(after, points, state)
 
 
 def _without_fits(planner: Planner, points: Points, call: Call) -> State:
     """Return the stream of points, without a fit."""
-    planned = planner.plan_call(None, points, call)
-    call = replace(call, n_passes=planner.passes_of_call(planned.planned.plan, after_fit=False))
-    return _trained(planner, None, points, planned, call)
+    planned_call = planner.plan_call(None, points, call)
+    call = replace(call, n_passes=planner.passes_of_call(planned_call[0].plan, after_fit=False))
+    return _trained(planner, None, points, planned_call, call)
 
 
 def fits_better(planner: Planner, points: Points, call: Call) -> bool:
@@ -531,7 +527,9 @@ def checked_call(
     for name, value in (("learning_rate", learning_rate), ("half_life", half_life)):
         if value is not None:
             check_number(name, value, low=0, open_low=True)
-    check_starts(new_classes)
+    if not isinstance(new_classes, Mapping | None):
+        kind = type(new_classes).__name__
+        raise TypeError(f"new_classes is a {kind}; it must be a mapping of labels to vectors, or None")
     is_open, most_rows = n_passes == "auto", None if n_kept == "auto" else int(n_kept)
     n = 1 if n_passes == "auto" else int(n_passes)
     return Call(n, learning_rate, half_life, new_classes, open_passes=is_open, n_kept=most_rows)

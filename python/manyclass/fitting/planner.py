@@ -38,13 +38,8 @@ from manyclass.weights.weights import FeatureScaling
 PartChoices = Mapping[str, Mapping[str, type[Part]]]
 
 
-@dataclass(frozen=True)
-class PlannedCall:
-    """What a call trains with: a plan, and the points as it sees them, scaled where there is a scaling."""
-
-    planned: Planned
-    points: Points
-    scaling: FeatureScaling | None = None
+# What a call trains with: a plan, and the points as it sees them, scaled where there is a scaling.
+PlannedCall = tuple[Planned, Points, FeatureScaling | None]
 
 
 @dataclass(frozen=True)
@@ -444,16 +439,12 @@ def _fit_with_texts(planner: Planner, points: Points, watch: Watch, beginning: B
         scales.description if mask.all() else scales.description + "; only those of classes without rows are rows, too"
     )
     state = state.with_report(rules={**state.fit_report.rules, "class_text": how})
-    calibration = None
+    calibration = _calibration(parameters, scales.added_to(state, texts), rows_out) if calibrates else None
     trained = points.some(np.flatnonzero(mask & np.append(~out, np.ones(points.n_texts, dtype=bool))))
     if again and not runs.ended:
-        if calibrates:
-            calibration = _calibration(parameters, scales.added_to(state, texts), rows_out)
         trained = points.some(np.flatnonzero(mask))
         state = runs.mean(trained, state)
     state = scales.added_to(state, texts)
-    if calibrates and calibration is None:
-        calibration = _calibration(parameters, state, rows_out)
     return _final(state, trained) if calibration is None else _calibrated(state, trained, calibration), trained
 
 
@@ -514,7 +505,7 @@ class _Runs:
         What the first run has chosen is not chosen again, nor what `before`, the mean of other runs, has: T is that of
         these choices.
         """
-        first = self._run(0, {} if before is None else before.fit_report.params, points, self._n_models)
+        first = self._run(0, {} if before is None else before.fit_report.params, points)
         if before is not None:
             was = before.fit_report
             choices = {"params": was.params, "rules": was.rules, "report": was.report}
@@ -525,9 +516,9 @@ class _Runs:
             if self.ended:
                 break
             if n == 1:
-                self._check_seeds_matter(chosen, self._n_models)
+                self._check_seeds_matter(chosen)
             try:
-                other = self._run(n, chosen, points, self._n_models)
+                other = self._run(n, chosen, points)
             except KeyboardInterrupt:
                 warn_user("training was interrupted; the model is the mean of the runs so far")
                 break
@@ -537,7 +528,7 @@ class _Runs:
             return first
         return _final(replace(first, weights=weights, curve=_mean_curve(curves)), points)
 
-    def _run(self, number: int, chosen: Mapping[str, Any], points: Points, n_models: int) -> State:
+    def _run(self, number: int, chosen: Mapping[str, Any], points: Points) -> State:
         seed = self._seeds[number - 1] if number else self._parameters["random_state"]
         alone = {"calibration": None, "random_state": seed, **({"n_models": 1} if number else {})}
         planner = self._planner.changed(**{**chosen, **alone})
@@ -547,7 +538,7 @@ class _Runs:
         passed = time.perf_counter() - self._begin
         seconds = max(0.0, self._watch.max_seconds - passed) / max(1, self._n_left)
         self._n_left -= 1
-        heading = f"model {number + 1}/{n_models}, " if n_models > 1 else ""
+        heading = f"model {number + 1}/{self._n_models}, " if self._n_models > 1 else ""
         watch = replace(self._watch, max_seconds=seconds, heading=heading)
         if watch.callback is not None:
             watch = replace(watch, callback=self._call)
@@ -563,12 +554,11 @@ class _Runs:
         self.ended = bool(self._watch.callback(state))
         return self.ended
 
-    def _check_seeds_matter(self, chosen: Mapping[str, Any], n_models: int) -> None:
-        solver = chosen.get("solver", self._parameters["solver"])
-        if part_name(solver) == "lbfgs":
+    def _check_seeds_matter(self, chosen: Mapping[str, Any]) -> None:
+        if part_name(chosen.get("solver", self._parameters["solver"])) == "lbfgs":
             raise ValueError(
-                f"n_models is {n_models}, which has no effect with solver='lbfgs', whose optimum does not depend on "
-                'the seed ("auto" takes it for few data); leave it 1, or name another solver'
+                f"n_models is {self._n_models}, which has no effect with solver='lbfgs', whose optimum does not depend "
+                'on the seed ("auto" takes it for few data); leave it 1, or name another solver'
             )
 
 

@@ -51,7 +51,7 @@ from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch, summarize
 from manyclass.training.data import Points, checked_weights, taken, weights_left
-from manyclass.training.incremental import Call, refuse_starts
+from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, held_out, quietly, warn_user
 from manyclass.training.plan import AnyPlan, GroupIds, PairsPlan
 from manyclass.training.state import State
@@ -136,8 +136,10 @@ class SoftmaxPlanner(Planner):
             )
         if kind == "points":
             return resolved._plan_linear(self.parameters, state, points, call, facts)
-        if kind in ("pairs", "hybrid"):
-            refuse_starts(call.new_classes, kind)
+        if kind in ("pairs", "hybrid") and call.new_classes is not None:
+            raise ValueError(
+                f"new_classes is given; the classes of a model that is {kind!r} have no row of weights: leave it None"
+            )
         if kind == "hybrid" and state is not None and state.history.n_labels:
             facts = replace(facts, n_labels=state.history.n_labels)
         name = kind
@@ -147,7 +149,7 @@ class SoftmaxPlanner(Planner):
         if state is not None and parts.model is None:  # an older file does not say what its model was
             parts = replace(parts, model=MODELS[name]())
         choice = Choice(resolved.parameters, parts, facts, timed=True, by_steps=True, goes_on=falls)
-        return PlannedCall(_plan_batches_or_pairs(choice, points), points)
+        return _plan_batches_or_pairs(choice, points), points, None
 
     def _kind(self, choice: Choice, state: State | None) -> str:
         """Which training goes on, or of a first call, which one parameters and labels ask for."""
@@ -188,7 +190,7 @@ class SoftmaxPlanner(Planner):
         planned = plan_points(choice, scaled)
         if open_alpha:
             planned = replace(planned, params={**planned.params, "alpha": 0.0})
-        return PlannedCall(planned, scaled, scaling)
+        return planned, scaled, scaling
 
 
 def stepwise(chosen: Chosen) -> Chosen:
@@ -295,7 +297,7 @@ class MarginPlanner(Planner):
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
-        return PlannedCall(self.resolved(state).plan(facts_of(points), by_steps=True), points)
+        return self.resolved(state).plan(facts_of(points), by_steps=True), points, None
 
     def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
         """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""
@@ -345,8 +347,8 @@ def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> 
             "holds no rows out: set it or warm_start to False"
         )
     call = Call(whole=True)
-    planned = planner.plan_call(state, points, call)
-    return train(state, planned.points, planned.planned.plan, watch, call=call, scaling=planned.scaling)
+    planned, seen, scaling = planner.plan_call(state, points, call)
+    return train(state, seen, planned.plan, watch, call=call, scaling=scaling)
 
 
 # A grid of step sizes

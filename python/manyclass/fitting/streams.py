@@ -103,7 +103,7 @@ from manyclass.figures import FIGURES
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.protocols import Encoder
-from manyclass.training.passes import Progress, progress_bar, warn_interrupted, warn_of_clock, was_interrupted
+from manyclass.training.passes import Progress, interruption_of, progress_bar, warn_interrupted, warn_of_clock
 from manyclass.training.state import State
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import Weights
@@ -147,9 +147,10 @@ def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Rows, NDArray[np.in
             if isinstance(X, Stream):
                 *part, numbers = part
             if not is_part(part):
+                size = f" of {len(part)}" if isinstance(part, tuple | list) else ""
                 raise TypeError(
-                    f"part {place} of X is {_shortly(part)}; it must be (X, y) or (X, y, sample_weight), X a matrix "
-                    "or a list of texts"
+                    f"part {place} of X is a {type(part).__name__}{size}; it must be (X, y) or (X, y, sample_weight), "
+                    "X a matrix or a list of texts"
                 )
             last = first + np.shape(part[0])[0]
             numbers = np.arange(first, last) if isinstance(X, Sequence) else numbers
@@ -158,10 +159,6 @@ def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Rows, NDArray[np.in
     finally:
         if parts is not X and hasattr(parts, "close"):  # a caller's own iterator stays open
             parts.close()
-
-
-def _shortly(part: Any) -> str:
-    return f"a {type(part).__name__}" + (f" of {len(part)}" if isinstance(part, tuple | list) else "")
 
 
 @contextmanager
@@ -243,7 +240,7 @@ class PartByPart:
 
         with told_of_part(place):
             _check_growth(self._bounded.labels, part[1])
-            self.ended = was_interrupted(step)
+            self.ended = interruption_of(step) is not None
         if self.ended:
             warn_interrupted(self._in_words())
 
@@ -385,16 +382,10 @@ def is_part(item: Any) -> bool:
 
 def measured(X: Any, y: Any) -> tuple[float, float]:
     """Return bytes and stored values of a row, in the mean over the rows of a part."""
-    n = max(1, X.shape[0])
-    n_bytes, stored = _measured(X)
-    label_bytes = _measured(y)[0] if is_sparse(y) else 8.0 * n
+    n, stored = max(1, X.shape[0]), X.nnz if is_sparse(X) else X.shape[0] * X.shape[1]
+    n_bytes = 8.0 * (stored + X.shape[0]) if is_sparse(X) else 4.0 * stored
+    label_bytes = 8.0 * (y.nnz + y.shape[0]) if is_sparse(y) else 8.0 * n
     return (n_bytes + label_bytes) / n, stored / n
-
-
-def _measured(X: Any) -> tuple[float, float]:
-    if is_sparse(X):
-        return 8.0 * X.nnz + 8.0 * X.shape[0], float(X.nnz)
-    return 4.0 * X.shape[0] * X.shape[1], float(X.shape[0] * X.shape[1])
 
 
 def fitted_in(

@@ -150,7 +150,7 @@ class UtilityPlanner(Planner):
         if posterior_of(self.parameters) is not None:
             raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
         points, _ = scaled_for_call(state, points, scales=False, centre=False)
-        return PlannedCall(Planned(self.plan(facts_of(points), goes_on=call.may_fall(self.parameters)), {}), points)
+        return Planned(self.plan(facts_of(points), goes_on=call.may_fall(self.parameters)), {}), points, None
 
     def plan(self, facts: Facts, *, goes_on: bool = False) -> PointsPlan:
         """Return the plan of a training, which may be one that goes on."""

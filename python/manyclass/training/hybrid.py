@@ -202,9 +202,7 @@ def _known_rows(points: Points, before: Before) -> Points:
 def _started(plan: Term, points: Points) -> tuple[Weights, Squares]:
     """Return what a term of a stream begins with."""
     if isinstance(plan, PairsPlan):
-        pairs = begin_on_pairs(plan, points.as_of_fit)
-        assert pairs.squares is not None
-        return pairs.weights, pairs.squares
+        return begin_on_pairs(plan, points.as_of_fit)
     rows = start_at_rows(plan, points)
     return rows, Squares.of_rows(rows, plan.adagrad)
 

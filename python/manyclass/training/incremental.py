@@ -390,17 +390,3 @@ def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.i
         if label in starts:
             shape = (coef.shape[1],)
             coef[k] = finite_floats(f"new_classes[{label!r}]", starts[label], shape, ", as a row of coef_")
-
-
-def check_starts(starts: Any) -> None:
-    """Raise TypeError unless new_classes is a mapping or None."""
-    if starts is not None and not isinstance(starts, Mapping):
-        raise TypeError(f"new_classes is a {type(starts).__name__}; it must be a mapping of labels to vectors, or None")
-
-
-def refuse_starts(starts: Starts | None, kind: str) -> None:
-    """Raise ValueError for new_classes where a class has no one row of weights."""
-    if starts is not None:
-        raise ValueError(
-            f"new_classes is given; the classes of a model that is {kind!r} have no row of weights: leave it None"
-        )

@@ -20,7 +20,7 @@ from manyclass.labels import columns_of_classes
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.data import EarlierModel, Points, Squares, normalized, shares_of_classes
 from manyclass.training.plan import AnyPlan, BatchesPlan, HybridPlan, PairsPlan, ScoredRows
-from manyclass.weights.arrays import NO_DOUBLES, Ids, Mixture
+from manyclass.weights.arrays import Ids, Mixture
 from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
 
@@ -47,8 +47,8 @@ def fit_pairs(plan: PairsPlan, points: Points, watch: Watch, earlier: EarlierMod
     return Trained(weights, training.curve, rate, sums, complete=training.complete)
 
 
-def begin_on_pairs(plan: PairsPlan, points: Points) -> EarlierModel:
-    """Return what a training begins with: weights of 0 on the pairs of these points, intercepts by frequency.
+def begin_on_pairs(plan: PairsPlan, points: Points) -> tuple[Weights, Squares]:
+    """Return what a training begins with: weights of 0 on the pairs of these points, intercepts by frequency; squares.
 
     Scores that are trained by a margin are no log-odds, and begin at 0.
     """
@@ -56,7 +56,7 @@ def begin_on_pairs(plan: PairsPlan, points: Points) -> EarlierModel:
     if plan.fit_intercept and plan.loss != MARGIN:
         shares = shares_of_classes(points.labels, points.n_classes, points.weights)
         weights.bias[:] = (logit(shares) if plan.loss == "logistic" else np.log(shares)).astype(np.float32)
-    return EarlierModel(weights, NO_DOUBLES, 0, squares=Squares.of_pairs(weights, plan.fit_intercept, plan.offset))
+    return weights, Squares.of_pairs(weights, plan.fit_intercept, plan.offset)
 
 
 def support_of(plan: PairsPlan, points: Points) -> tuple[NDArray[np.int64], Ids]:
@@ -82,13 +82,13 @@ class _PairsTraining(CoreTraining):
     """The core's trainer."""
 
     def __init__(self, plan: PairsPlan, points: Points, earlier: EarlierModel | None) -> None:
-        model, labels = earlier or begin_on_pairs(plan, points), points.labels
-        weights = model.weights
+        began = (earlier.weights, earlier.squares) if earlier is not None else begin_on_pairs(plan, points)
+        (weights, squares), labels = began, points.labels
         super().__init__(plan, points, weights, goes_on=earlier is not None)
         by_classes = max(1, min(FIGURES.PAIRS_BATCH_POINTS, weights.n_classes // FIGURES.PAIRS_CLASSES_A_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
-        assert model.squares is not None
-        self.squares = squares = model.squares
+        assert squares is not None
+        self.squares = squares
         settings = plan.shared_with("pairs_trainer") | {
             "x": csr_parts(as_csr(points.x)),
             "n_features": points.x.shape[1],
@@ -103,7 +103,7 @@ class _PairsTraining(CoreTraining):
             "offset": squares.offset,
             "intercept_offset": FIGURES.PAIRS_OFFSET,
             "sample_weight": points.weights,
-            "first_point": model.n_points,
+            "first_point": 0 if earlier is None else earlier.n_points,
             "batch": self.batch,
             "ridge": plan.alpha,
             "hogwild": plan.hogwild and plan.n_threads > 1,

@@ -138,11 +138,6 @@ def time_limit(seconds: float) -> Iterator[None]:
         _core.limit_seconds(np.inf)
 
 
-def was_interrupted(train: Callable[[], object]) -> bool:
-    """Return what `interruption_of` does as a flag."""
-    return interruption_of(train) is not None
-
-
 def interruption_of(train: Callable[[], object]) -> str | None:
     """Train; return the warning of Ctrl-C, if that ended it. Other warnings are given on.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -260,6 +260,8 @@ class Plan:
         The seed of all draws.
     n_threads : int
     verbose : int
+    by_points : bool
+        Whether it is a `PointsPlan`, whose iterates may be averaged, and whose u may have a step size of its own.
     """
 
     schedule: Schedule
@@ -272,19 +274,24 @@ class Plan:
     n_threads: int
     verbose: int
 
+    by_points: ClassVar[bool] = False
+
     def shared_with(self, name: str) -> dict[str, Any]:
         """Return the fields that a struct or a function of the core has, too."""
         return {field: value for field, value in vars(self).items() if field in _core.fields[name]}
 
     def with_steps_over(self, divisor: float) -> Self:
-        """Return the plan with its step size divided; those that are tied to it follow."""
+        """Return the plan with its step size divided; that of u follows where it is tied to it."""
         old = self.schedule
         rate, u_rate = old.learning_rate / divisor, old.u_learning_rate / divisor
+        if self.by_points and old.u_learning_rate != old.learning_rate:
+            u_rate = old.u_learning_rate
         return replace(self, schedule=replace(old, learning_rate=rate, u_learning_rate=u_rate))
 
     def ended_after(self, n_passes: int) -> Self:
-        """Return the plan whose model is the iterate after some of its passes."""
-        return replace(self, max_iter=n_passes)
+        """Return the plan whose model is the iterate, and no average, after some of its passes."""
+        unaveraged: dict[str, Any] = {"averaging": "none"} if self.by_points else {}
+        return replace(self, max_iter=n_passes, **unaveraged)
 
     def check_sharing(self, batch: int, n_points: int, n_classes: int) -> None:
         """Raise where classes were to be shared by the points of a batch and a batch has one point."""
@@ -398,17 +405,7 @@ class PointsPlan(Plan):
     bound: str = field(default="augment_reduce", repr=False)
     discriminant: bool = field(default=False, repr=False)
 
-    def with_steps_over(self, divisor: float) -> Self:
-        """See `Plan`; a step size of u that is a number of its own stays."""
-        old = self.schedule
-        rate, tied = old.learning_rate / divisor, old.u_learning_rate == old.learning_rate
-        return replace(
-            self, schedule=replace(old, learning_rate=rate, u_learning_rate=rate if tied else old.u_learning_rate)
-        )
-
-    def ended_after(self, n_passes: int) -> Self:
-        """See `Plan`: no iterates are averaged."""
-        return replace(self, max_iter=n_passes, averaging="none")
+    by_points: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -620,12 +617,6 @@ class HybridPlan:
         runs = {f"embeddings {n + 1}" if several else "embeddings": run for n, run in enumerate(self.embeddings)}
         plans = {"pairs": self.pairs, **runs, "margins": self.margins, "linear": self.linear}
         return {name: plan for name, plan in plans.items() if plan is not None}
-
-    @property
-    def by_margins(self) -> bool:
-        """Whether all rank several labels by margins."""
-        first = self.embeddings[0] if self.pairs is None else self.pairs
-        return first.loss == self.embeddings[0].loss == "margin"
 
     @property
     def seed(self) -> int:

@@ -48,10 +48,6 @@ class History:
     scaling: FeatureScaling | None = None
     n_labels: float = 0.0
 
-    def without_scaling(self) -> History:
-        """Return it for a model that does not go on."""
-        return replace(self, scaling=None)
-
     def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what a file holds of it: what JSON has, and arrays; a scale that all features share is a number."""
         numbers = ("n_points", "n_fit", "n_counting", "n_labels")
@@ -232,13 +228,12 @@ class State:
         points: Points,
         weights: Weights,
         curve: list[float],
+        fit_report: FitReport,
         *,
         scaling: FeatureScaling | None = None,
-        squares: Squares | None = None,
-        variances: Floats | None = None,
-        fit_report: FitReport | None = None,
+        **fields: Any,
     ) -> State:
-        """Return what a fit to these points has found."""
+        """Return what a fit to these points has found; `fields` are others of the state, such as `squares`."""
         return cls(
             classes=points.classes,
             counts=np.bincount(points.labels.ids, minlength=points.n_classes).astype(np.float64),
@@ -246,12 +241,11 @@ class State:
             weights=weights,
             history=History.of_fit(len(points.labels), scaling, points.labels.mean),
             curve=np.array(curve),
-            squares=squares,
-            variances=variances,
             hashing=points.hashing,
             several=points.several,
             sparse_labels=points.sparse_labels,
-            fit_report=FitReport(best_iter=len(curve)) if fit_report is None else fit_report,
+            fit_report=fit_report,
+            **fields,
         )
 
     @property

@@ -116,7 +116,7 @@ def _go_on(
         report = replace(report, params={**report.params, "learning_rate": trained.rate})
     curve = np.array(trained.curve) if state is None or call.whole else np.concatenate([state.curve, trained.curve])
     report = replace(report, best_iter=len(curve))
-    after = State.of_fit(points, trained.weights, trained.curve, squares=trained.squares, fit_report=report)
+    after = State.of_fit(points, trained.weights, trained.curve, report, squares=trained.squares)
     if call.whole:
         return after
     n_rows = 0 if before.counted else len(points.labels)
@@ -156,7 +156,7 @@ def _first_state(points: Points, trained: Trained, validation: Validation | None
     report = FitReport(rate_taken, report=[dict(line) for line in trained.members], best_iter=len(trained.curve))
     if validation is not None:
         report = replace(report, validation_curve=np.array(validation.curve), best_iter=validation.best_iter)
-    return State.of_fit(points, trained.weights, trained.curve, fit_report=report, **fields)
+    return State.of_fit(points, trained.weights, trained.curve, report, **fields)
 
 
 def _begin_linear(
