@@ -53,8 +53,8 @@ def step(plan, x, labels, W, b):
     if isinstance(plan, PairsPlan):
         everywhere = Labels(np.arange(K + 1), np.arange(K, dtype=np.int32))
         rows = Points.numbered(sp.csr_array(np.repeat(x.toarray(), K, axis=0)), everywhere, K)
-        earlier = replace(begin_on_pairs(replace(plan, min_count=1), rows), n_points=N)
-        weights, squares = earlier.weights, earlier.squares
+        weights, squares = begin_on_pairs(replace(plan, min_count=1), rows)
+        earlier = EarlierModel(weights, np.ones(K), N, squares=squares)
         weights.values[:], weights.bias[:] = W.T.ravel(), b
         plan = replace(plan, rounding=0.0)
         squares.values[:], squares.intercept[:] = LARGE, LARGE
