@@ -1,11 +1,4 @@
-"""Show what this is for, in half a minute: train on made data with thousands of classes, beside scikit-learn.
-
-Rows are drawn by a known rule, a softmax with known weights, so that the best that anything can do on new rows is known
-too. Shown are how often the right class comes first, and how often it is among the first five, for the default way of
-training here, for scikit-learn's LogisticRegression, and for the rule itself. scikit-learn fits to more and more rows,
-twice as many each time, as long as the next fit is expected to take no longer than training here did. Then a small
-file of texts is written to a folder for temporary files, with commands to try on it.
-"""
+"""Made data with thousands of classes, on which this package is trained beside scikit-learn."""
 
 from __future__ import annotations
 
@@ -97,8 +90,15 @@ class Result(NamedTuple):
     first_five: float
 
 
-def run(args: DemoArguments) -> int:
-    """Make data, train both, and print how often each is right."""
+def demo(args: DemoArguments) -> int:
+    """Show what this is for, in half a minute: train on made data with thousands of classes, beside scikit-learn.
+
+    Rows are drawn by a known rule, a softmax with known weights, so that the best that anything can do on new rows is
+    known too. Shown are how often the right class comes first, and how often it is among the first five, for the
+    default way of training here, for scikit-learn's LogisticRegression, and for the rule itself. scikit-learn fits to
+    more and more rows, twice as many each time, as long as the next fit is expected to take no longer than training
+    here did. Then a small file of texts is written to a folder for temporary files, with commands to try on it.
+    """
     default, rows_a_class = (500, 100) if args.quick else (10_000, 50)
     n_classes = default if args.n_classes is None else args.n_classes
     n_samples = rows_a_class * n_classes if args.n_samples is None else args.n_samples

@@ -1,10 +1,4 @@
-"""Run an experiment: the papers' tables and figures with their values beside ours, or a race of all solvers.
-
-Every run is recorded in OUTPUT/runs.jsonl as it ends, with its configuration, seed, machine and version; started again,
-the command makes only the runs that are not there. Then it writes the tables (Markdown, CSV), the plots (PNG, SVG; they
-need matplotlib) and a page, report.html, that needs no other file. Real data are found in the folder that the
-environment variable MANYCLASS_DATA names, or where --fetch has put them; sets that are not there are skipped.
-"""
+"""Experiments of papers, and their reports."""
 
 from __future__ import annotations
 
@@ -51,8 +45,15 @@ class ExperimentArguments(WithProgress):
     options: Options
 
 
-def run(args: ExperimentArguments) -> int:
-    """Make the runs, write the report, and print its tables."""
+def experiment(args: ExperimentArguments) -> int:
+    """Run an experiment: the papers' tables and figures with their values beside ours, or a race of all solvers.
+
+    Every run is recorded in OUTPUT/runs.jsonl as it ends, with its configuration, seed, machine and version; started
+    again, the command makes only the runs that are not there. Then it writes the tables (Markdown, CSV), the plots
+    (PNG, SVG; they need matplotlib) and a page, report.html, that needs no other file. Real data are found in the
+    folder that the environment variable MANYCLASS_DATA names, or where --fetch has put them; sets that are not there
+    are skipped.
+    """
     if args.list:
         for experiment in EXPERIMENTS.values():
             print(_described(experiment, with_choices=args.name == experiment.name))

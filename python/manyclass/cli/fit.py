@@ -1,15 +1,4 @@
-"""Fit a classifier to data and save it.
-
---estimator chooses what is fitted: softmax gives probabilities, and is right for most data; margin gives a ranking of
-several labels a row, in less time; augment-reduce gives choice probabilities (probit, logit); choice fits discrete
-choice models with features of alternatives, and gives standard errors: its table is told by --long or --wide. Each has
-parameters of its own: `manyclass fit --estimator margin --help` lists those of margin.
-
-Rows without a label or without a feature are dropped; a note says how many. The words of texts are counted, and the
-model file keeps the vocabulary, so that later commands take texts; so it is with the items of a log (--sequences).
-Ctrl-C ends training and saves the model reached so far, with exit code 130; where the first pass has not ended, there
-is no model yet, and a note says so. Results go to stdout, notes and progress to stderr.
-"""
+"""Fitting: of classifiers to rows and to streams, and of choice models."""
 
 from __future__ import annotations
 
@@ -148,8 +137,19 @@ def add_more(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     add_parameters(parser, ChoiceClassifier if name == CHOICE else ESTIMATORS.get(name, ESTIMATORS[DEFAULT]))
 
 
-def run(args: FitArguments) -> int:
-    """Fit the estimator, save it, and print what was found."""
+def fit(args: FitArguments) -> int:
+    """Fit a classifier to data and save it.
+
+    --estimator chooses what is fitted: softmax gives probabilities, and is right for most data; margin gives a ranking
+    of several labels a row, in less time; augment-reduce gives choice probabilities (probit, logit); choice fits
+    discrete choice models with features of alternatives, and gives standard errors: its table is told by --long or
+    --wide. Each has parameters of its own: `manyclass fit --estimator margin --help` lists those of margin.
+
+    Rows without a label or without a feature are dropped; a note says how many. The words of texts are counted, and the
+    model file keeps the vocabulary, so that later commands take texts; so it is with the items of a log (--sequences).
+    Ctrl-C ends training and saves the model reached so far, with exit code 130; where the first pass has not ended,
+    there is no model yet, and a note says so. Results go to stdout, notes and progress to stderr.
+    """
     if args.choices.is_table != (args.estimator == CHOICE):
         raise ValueError("--long or --wide and --estimator choice go together; give both or neither")
     if args.estimator == CHOICE:

@@ -1,14 +1,4 @@
-"""Train a saved model on with new rows, and save it: labels never seen before become classes.
-
-Training goes on with the solver of the fit, and rows are read as they were then; words that the fit has not seen are
-ignored, and new items of a log are added. The time depends on the new rows alone. The model's file is replaced at the
-end, unless --output names another one. Ctrl-C ends training and saves the model reached so far, with exit code 130.
-
-Several files are learnt one after the other, as they came in time; --prequential scores each before it is learnt, on
-its rows whose label the model knows by then. With --half-life old rows fade, for data that drift.
-
-Rows without a label or without a feature are dropped; a note says how many.
-"""
+"""Training a saved model on, with files or with a stream of new rows."""
 
 from __future__ import annotations
 
@@ -73,8 +63,19 @@ class LearnArguments(OnModel, WithProgress):
         return {name: value for name, value in options.items() if value is not None}
 
 
-def run(args: LearnArguments) -> int:
-    """Train the model on, save it, and print what was learnt."""
+def learn(args: LearnArguments) -> int:
+    """Train a saved model on with new rows, and save it: labels never seen before become classes.
+
+    Training goes on with the solver of the fit, and rows are read as they were then; words that the fit has not seen
+    are ignored, and new items of a log are added. The time depends on the new rows alone. The model's file is replaced
+    at the end, unless --output names another one. Ctrl-C ends training and saves the model reached so far, with exit
+    code 130.
+
+    Several files are learnt one after the other, as they came in time; --prequential scores each before it is learnt,
+    on its rows whose label the model knows by then. With --half-life old rows fade, for data that drift.
+
+    Rows without a label or without a feature are dropped; a note says how many.
+    """
     output = args.output or args.model
     model = args.load()
     check_writable(output)

@@ -9,6 +9,7 @@ import argparse
 import ast
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -25,7 +26,11 @@ DESCRIPTION = "Categorical models with very many classes, trained on the true no
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 OPTION = "--print-completion"
 FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS", "COLUMN|FILE")  # how the arguments that are files are written
-# Modules of this folder; only the one that is asked for is loaded.
+# Each is a function of this name in a module of this folder; only the module that is asked for is loaded.
+SHARED_MODULES = {
+    **dict.fromkeys(("compress", "evaluate", "explain", "info"), "saved"),
+    **dict.fromkeys(("neighbours", "embed"), "vectors"),
+}
 COMMANDS = (
     *("demo", "fit", "learn", "compress", "evaluate", "predict", "explain", "serve"),
     *("info", "neighbours", "embed", "skipgram", "plan", "experiment"),
@@ -42,13 +47,15 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
         return super()._get_help_string(action)
 
 
-def first_line(module: str) -> str:
-    """Return the first line of a module's docstring from its source, because to load a command takes a second.
+def first_line(module: str, command: str) -> str:
+    """Return the first line of a function's docstring from its source, because to load a command takes a second.
 
     Parameters
     ----------
     module : str
         Its full name.
+    command : str
+        The function's.
 
     Returns
     -------
@@ -58,7 +65,9 @@ def first_line(module: str) -> str:
     spec = importlib.util.find_spec(module)
     # The loader's type tells nothing: that of an editable installation may wrap another.
     source = getattr(spec and spec.loader, "get_source", lambda _: None)(module)
-    return (ast.get_docstring(ast.parse(source or "")) or "").partition("\n")[0]
+    functions = (node for node in ast.parse(source or "").body if isinstance(node, ast.FunctionDef))
+    docstring = next((ast.get_docstring(node) for node in functions if node.name == command), None)
+    return (docstring or "").partition("\n")[0]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -95,22 +104,23 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     loaded = COMMANDS if argv is None else _asked_for(argv)
     for name in COMMANDS:
-        module = f"{__package__}.{name}"
-        sub = commands.add_parser(name, help=first_line(module), formatter_class=HelpFormatter, allow_abbrev=False)
+        module = f"{__package__}.{SHARED_MODULES.get(name, name)}"
+        about = first_line(module, name)
+        sub = commands.add_parser(name, help=about, formatter_class=HelpFormatter, allow_abbrev=False)
         if name in loaded:
-            _add_command(sub, importlib.import_module(module), argv or ())
+            _add_command(sub, importlib.import_module(module), name, argv or ())
     return parser
 
 
-def _add_command(parser: argparse.ArgumentParser, command: Any, argv: Sequence[str]) -> None:
-    """Add the arguments of a command; `add_more` adds those that its dataclass has not."""
-    options = importlib.import_module(f"{__package__}.options")  # it takes a second to load
-    parser.description = command.__doc__ or ""  # python -OO has no docstrings
-    kind = get_type_hints(command.run)["args"]  # its dataclass of arguments
+def _add_command(parser: argparse.ArgumentParser, module: Any, name: str, argv: Sequence[str]) -> None:
+    """Add the arguments of a command; `add_more` of its module adds those that its dataclass has not."""
+    options, command = importlib.import_module(f"{__package__}.options"), getattr(module, name)
+    parser.description = inspect.getdoc(command) or ""  # python -OO has no docstrings
+    kind = get_type_hints(command)["args"]  # its dataclass of arguments
     options.add_arguments(parser, kind)
-    if hasattr(command, "add_more"):
-        command.add_more(parser, argv)
-    parser.set_defaults(run=lambda args: command.run(options.arguments_from(args, kind)))
+    if hasattr(module, "add_more"):
+        module.add_more(parser, argv)
+    parser.set_defaults(run=lambda args: command(options.arguments_from(args, kind)))
 
 
 class PrintCompletion(argparse.Action):

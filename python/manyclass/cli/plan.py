@@ -1,8 +1,4 @@
-"""Predict what training on a Dask cluster would take: seconds of a pass, memory and bytes of a worker.
-
-The prediction adds up costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`). It shows how to divide the
-work and from how many workers on more of them do not help; the seconds are rough.
-"""
+"""What training on a Dask cluster would take."""
 
 from __future__ import annotations
 
@@ -43,8 +39,12 @@ class PlanArguments:
     touched: float = 1.0
 
 
-def run(args: PlanArguments) -> int:
-    """Print the table."""
+def plan(args: PlanArguments) -> int:
+    """Predict what training on a Dask cluster would take: seconds of a pass, memory and bytes of a worker.
+
+    The prediction adds up costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`). It shows how to divide
+    the work and from how many workers on more of them do not help; the seconds are rough.
+    """
     for name in ("rows", "classes", "features", "stored"):
         check_number(f"--{name}", getattr(args, name), low=1)
     check_number("--threads", args.threads, low=1, integer=True)

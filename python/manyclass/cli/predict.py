@@ -1,20 +1,4 @@
-"""Print the k best labels of each row with their scores, best first.
-
-Scores are natural logarithms of probabilities or, with --probabilities, the probabilities themselves; a margin model
-has scores that are no probabilities. Rows without a label or a feature are predicted too: line i belongs to row i of
-the data. Forms of the output: tsv, labels and scores of a row in turn on one line, between tabs; jsonl, a JSON object a
-row; xmc, score files of the extreme classification repository: a first line `N L`, then `label:score` pairs.
-
-Of a log (--sequences) a row is the history of a user. Rows are in the order of users, whose names stand before the
-labels, or as "user" in jsonl; --exclude-labels leaves out the items of a history.
-
-With --coverage a row has as many labels as its set: those that hold the right one with this probability. With --parents
-a row has one label, the most specific class or node above classes whose probability is at least --min-probability; its
-line is empty where there is none.
-
-Of a choice model DATA are a long table. A row is a chooser, whose name stands before the labels, which are the most
-probable of the alternatives that the table lists for this chooser.
-"""
+"""Predictions of saved models: best labels, sets and nodes above classes, in three forms."""
 
 from __future__ import annotations
 
@@ -134,8 +118,25 @@ class PredictArguments(OnMappedModel, WithProgress):
     columns: ChoiceColumns
 
 
-def run(args: PredictArguments) -> int:
-    """Predict block by block, so that memory does not grow with the number of rows."""
+def predict(args: PredictArguments) -> int:
+    """Print the k best labels of each row with their scores, best first.
+
+    Scores are natural logarithms of probabilities or, with --probabilities, the probabilities themselves; a margin
+    model has scores that are no probabilities. Rows without a label or a feature are predicted too: line i belongs to
+    row i of the data. Forms of the output: tsv, labels and scores of a row in turn on one line, between tabs; jsonl, a
+    JSON object a row; xmc, score files of the extreme classification repository: a first line `N L`, then `label:score`
+    pairs.
+
+    Of a log (--sequences) a row is the history of a user. Rows are in the order of users, whose names stand before the
+    labels, or as "user" in jsonl; --exclude-labels leaves out the items of a history.
+
+    With --coverage a row has as many labels as its set: those that hold the right one with this probability. With
+    --parents a row has one label, the most specific class or node above classes whose probability is at least
+    --min-probability; its line is empty where there is none.
+
+    Of a choice model DATA are a long table. A row is a chooser, whose name stands before the labels, which are the most
+    probable of the alternatives that the table lists for this chooser.
+    """
     if args.k is not None:
         check_number("k", args.k, low=1, integer=True)
     _check_one_answer(args)

@@ -1,15 +1,4 @@
-"""Answer requests for predictions over HTTP, with one model in memory.
-
-POST /predict takes JSON, {"rows": [...], "k": 5}, a row being a list of numbers, {"indices": [...], "values": [...]} by
-columns from 0, a text where the model was fitted on texts, or a list of items where it was fitted on histories; {"row":
-...} is one row; "exclude" has a list of labels for each row that it is not to get, or is "seen": what a history has.
-The answer has labels, scores and probabilities as `manyclass predict` has them. GET /health, /info and /metrics are for
-whoever runs the server, and GET / is a page to try the model on. Requests that are refused, and with --access-log all,
-have a line on stderr. SIGHUP loads the model file anew; where that fails, the old model stays. There is no encryption
-and no password: leave the host as it is, or put a proxy before it. The URL is printed on one line once the server
-listens. SIGTERM or Ctrl-C ends it: running requests are finished, and the exit code is 0. The command needs an
-extra: pip install 'manyclass[serve]'.
-"""
+"""A server of predictions, with one model in memory."""
 
 from __future__ import annotations
 
@@ -79,8 +68,20 @@ class ServeArguments:
     limits: Limits
 
 
-def run(args: ServeArguments) -> int:
-    """Serve until a signal comes; SIGTERM ends well, and SIGHUP does not end, before the server listens."""
+def serve(args: ServeArguments) -> int:
+    """Answer requests for predictions over HTTP, with one model in memory.
+
+    POST /predict takes JSON, {"rows": [...], "k": 5}, a row being a list of numbers, {"indices": [...], "values":
+    [...]} by columns from 0, a text where the model was fitted on texts, or a list of items where it was fitted on
+    histories; {"row": ...} is one row; "exclude" has a list of labels for each row that it is not to get, or is "seen":
+    what a history has. The answer has labels, scores and probabilities as `manyclass predict` has them. GET /health,
+    /info and /metrics are for whoever runs the server, and GET / is a page to try the model on. Requests that are
+    refused, and with --access-log all, have a line on stderr. SIGHUP loads the model file anew; where that fails, the
+    old model stays. There is no encryption and no password: leave the host as it is, or put a proxy before it. The URL
+    is printed on one line once the server listens. SIGTERM or Ctrl-C ends it: running requests are finished, and the
+    exit code is 0. The command needs an extra: pip install 'manyclass[serve]'.
+    """
+    # SIGTERM ends well, and SIGHUP does not end, before the server listens.
     with handling({"SIGTERM": lambda *_: sys.exit(0), "SIGHUP": signal.SIG_IGN}):
         return _serve(args)
 

@@ -1,9 +1,4 @@
-"""Fit word vectors to a text and write them in word2vec's format.
-
-The text has one sentence a line, with blanks between words; it may be compressed. Each objective has parameters of its
-own, and refuses those of others. Results go to stdout, the progress bar, in words per second, to stderr. Ctrl-C ends
-training and writes the vectors reached so far, without evaluating them, with exit code 130.
-"""
+"""Word vectors of a text."""
 
 from __future__ import annotations
 
@@ -79,8 +74,13 @@ def add_more(parser: argparse.ArgumentParser, _argv: object) -> None:
         group.add_argument(flag(name), dest=OWN + name, **options)
 
 
-def run(args: SkipgramArguments) -> int:
-    """Fit the vectors, write them, and print what was found."""
+def skipgram(args: SkipgramArguments) -> int:
+    """Fit word vectors to a text and write them in word2vec's format.
+
+    The text has one sentence a line, with blanks between words; it may be compressed. Each objective has parameters of
+    its own, and refuses those of others. Results go to stdout, the progress bar, in words per second, to stderr. Ctrl-C
+    ends training and writes the vectors reached so far, without evaluating them, with exit code 130.
+    """
     parameters = parameters_from(args.parsed, SkipGram)
     own = {name.removeprefix(OWN): value for name, value in vars(args.parsed).items() if name.startswith(OWN)}
     parameters["objective"] = objective_named(parameters["objective"], **own)

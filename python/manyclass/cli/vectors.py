@@ -1,15 +1,26 @@
-"""Vectors that have names: of words, from the files of word2vec and of `WordVectors.save`, or of a model's classes."""
+"""Vectors of words, from the files of word2vec and of `WordVectors.save`, of a model's classes, and of rows."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
-from manyclass.checks import did_you_mean
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number, did_you_mean
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import class_vectors
 from manyclass.classifiers.saving import load_classifier
-from manyclass.cli.data import file_format
-from manyclass.datasets.inputs import is_safetensors
+from manyclass.cli.data import file_format, text_output
+from manyclass.cli.messages import check_writable, waiting
+from manyclass.cli.models import OnMappedModel
+from manyclass.compressed import STDIN
+from manyclass.datasets.inputs import Input, is_safetensors
+from manyclass.weights.tensor_file import replacing
 from manyclass.words.vectors import FORMAT, WordVectors
 
 BINARY_HEAD = 1 << 16  # bytes by which word2vec's two forms are told apart
@@ -85,3 +96,112 @@ def is_binary_word2vec(path: str) -> bool:
 def as_lines(rows: Sequence[Sequence[Any]]) -> str:
     """Return rows as lines with tabs."""
     return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+
+
+@dataclass
+class EmbedArguments(OnMappedModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    model : FILE
+        a model with embeddings, or word vectors
+    data : DATA
+        rows, in one of the forms below, or for word vectors words, one a line; - reads stdin
+    classes : bool
+        write the vectors of the model's classes
+    output : PATH
+        file: an array if it ends in .npy, else TSV; default: stdout
+    """
+
+    data: str | None = None
+    _: KW_ONLY
+    classes: bool = False
+    output: str | None = None
+
+
+def embed(args: EmbedArguments) -> int:
+    """Write the vectors of rows, of words or of classes, as .npy or as lines with tabs.
+
+    With a model that has embeddings (--model embedding), DATA are rows or texts, and each gets the vector that the
+    hidden layer makes of it. With word vectors DATA are words, one a line. With --classes the vectors of a model's
+    classes are written, without any data. A line of TSV is a vector; that of a word or a class begins with its name.
+    """
+    if args.classes == (args.data is not None):
+        raise ValueError("give either DATA or --classes")
+    if args.output:
+        check_writable(args.output)
+    names, vectors = _vectors(args)
+    if args.output and args.output.endswith(".npy"):
+        with replacing(args.output) as file:
+            # Not by np.save, which asks a file for its position: a pipe has none.
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(vectors))
+            file.write(vectors.data)
+        return 0
+    rows = [[f"{value:.7g}" for value in vector] for vector in vectors]
+    if names is not None:
+        rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
+    with text_output(args.output) as out:
+        out.write(as_lines(rows))
+    return 0
+
+
+def _vectors(args: EmbedArguments) -> tuple[list[str] | None, NDArray[np.float32]]:
+    """Return vectors, and their names where they have some."""
+    if args.data is None or not is_safetensors(args.model) or holds_words(args.model):
+        with waiting(f"reading {args.model}"):
+            named = named_vectors(args.model)
+        if args.data is None and holds_words(args.model):
+            raise ValueError(f"{args.model} holds word vectors; --classes is for models")
+        names = named.index_to_key if args.data is None else [*Input.of(args.data).lines()]
+        check_known(named, names, args.model)
+        return names, np.ascontiguousarray(named[names])
+    model = args.opened()
+    if not isinstance(model, LabelClassifier) or not hasattr(model, "embedding_"):
+        raise ValueError(f"{args.model} holds a {type(model).__name__}, which has no embeddings")
+    return None, np.ascontiguousarray(model.embed(args.features_of(model, args.data)))
+
+
+@dataclass
+class NeighboursArguments:
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    file : FILE
+        word vectors, or a model
+    names : NAME
+        words or classes; - reads them from stdin, one a line
+    k : int
+        number of neighbours of each
+    output_format : {"tsv", "jsonl"}
+        form of the output
+    """
+
+    file: str
+    names: tuple[str, ...]
+    _: KW_ONLY
+    k: int = 10
+    output_format: Literal["tsv", "jsonl"] = "tsv"
+
+
+def neighbours(args: NeighboursArguments) -> int:
+    """Print the words nearest to a word, or the classes nearest to a class, by the cosine of their vectors.
+
+    FILE holds word vectors (word2vec's text or binary form) or a model, whose classes have a vector each: their
+    weights. Each line has the name that was asked for, a neighbour and its cosine, with tabs between; the nearest come
+    first.
+    """
+    check_number("k", args.k, low=1, integer=True)
+    with waiting(f"reading {args.file}"):
+        vectors = named_vectors(args.file)
+    names = [*Input.of(STDIN).lines()] if [*args.names] == [STDIN] else [*args.names]
+    check_known(vectors, names, args.file)  # all are known, or nothing is printed
+    for name in names:
+        neighbours = [(other, f"{cosine:.6g}") for other, cosine in vectors.most_similar(name, topn=args.k)]
+        if args.output_format == "tsv":
+            sys.stdout.write(as_lines([(name, *neighbour) for neighbour in neighbours]))
+        else:
+            near, cosines = [other for other, _ in neighbours], [float(cosine) for _, cosine in neighbours]
+            print(json.dumps({"name": name, "neighbours": near, "cosines": cosines}, ensure_ascii=False))
+    return 0

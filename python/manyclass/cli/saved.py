@@ -1,0 +1,388 @@
+"""Saved files: what they are, how good their models are, what drives these, and how small they can be."""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
+from json import dumps
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass import metrics
+from manyclass.checks import bytes_of
+from manyclass.choice.files import FORMAT as CHOICE_FORMAT
+from manyclass.choice.model import ChoiceClassifier
+from manyclass.classifiers.files import FORMAT
+from manyclass.classifiers.saving import Classifier, load_classifier, load_notes, save_model
+from manyclass.cli.choices import ChoiceColumns, choice_model
+from manyclass.cli.data import Expected, Reading, file_format, labelled_rows, read
+from manyclass.cli.messages import check_writable, print_table, waiting
+from manyclass.cli.models import (
+    OnMappedModel,
+    OnModel,
+    SetOptions,
+    as_text,
+    changed_parameters,
+    coverage_of_sets,
+    describe_model,
+    evaluated,
+    expected_by,
+    print_evaluation,
+)
+from manyclass.cli.vectors import holds_words, is_binary_word2vec, is_word2vec, word_vectors
+from manyclass.datasets.inputs import is_safetensors
+from manyclass.datasets.records import Records, as_classes, first_labels, places_among
+from manyclass.labels import as_labels, readable
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.weights.arrays import Dtype
+from manyclass.words.vectors import WordVectors
+
+Index = SphericalClusterIndex | DecomposedIndex
+INDEXES: dict[str, type[Index]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
+
+
+@dataclass
+class InfoArguments:
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    path : FILE
+        a model, an index, word vectors, or data in one of the forms below; - reads data from stdin
+    json : bool
+        print one JSON object instead of a table
+    n_features : int
+        number of features, where the data do not show all of them; a feature beyond it is an error
+    """
+
+    path: str
+    _: KW_ONLY
+    json: bool = False
+    n_features: int | None = None
+    reading: Reading
+
+
+def info(args: InfoArguments) -> int:
+    """Tell what a file is: a model, an index, word vectors or data, with its shape, parameters and bytes."""
+    with waiting(f"reading {args.path}"):
+        facts = _describe(args)
+    if os.path.isfile(args.path):
+        facts.setdefault("file_bytes", os.path.getsize(args.path))
+    if args.json:
+        print(dumps(facts))
+    else:
+        print_table({key.replace("_", " "): str(value) for key, value in facts.items()})
+    return 0
+
+
+def _describe(args: InfoArguments) -> dict[str, Any]:
+    path = args.path
+    if os.path.isfile(path) and args.reading.format == "auto":
+        form = file_format(path)
+        if form == FORMAT:
+            return describe_model(path, load_classifier(path, mmap=True))
+        if form == CHOICE_FORMAT:
+            model = ChoiceClassifier.load(path)
+            facts = {name.replace(" ", "_"): value for name, value in model.summary().facts.items()}
+            first = ", ".join(model.coef_names_[:5])
+            return {**facts, "coefficients": first, "parameters": changed_parameters(model)}
+        if form in INDEXES:
+            return _describe_index(INDEXES[form].load(path))
+        if holds_words(path):
+            return _describe_words(path)
+    data = read(args.reading, path, Expected(args.n_features, several=True))  # in the cells of a table, too
+    return {**_describe_features(data), **_describe_labels(data)}
+
+
+def _describe_index(index: Index) -> dict[str, Any]:
+    return {
+        "kind": f"index, {type(index).__name__}",
+        "rows": index.n_rows_,
+        "features": index.n_features_in_,
+        "clusters": index.n_clusters_,
+        "probed_clusters": index.n_probe_,
+        "parameters": changed_parameters(index),
+    }
+
+
+def _describe_words(path: str) -> dict[str, Any]:
+    words = word_vectors(path)
+    names = list(words.vocabulary_)
+    table = words.vectors_
+    lengths = np.linalg.norm(np.asarray(table), axis=1)
+    form = "compressed"
+    if not is_safetensors(path):
+        form = f"word2vec's {'binary' if is_binary_word2vec(path) else 'text'} form"
+    return {
+        "kind": f"word vectors, {form}",
+        "words": len(names),
+        "dimensions": table.shape[1],
+        "bytes": table.nbytes,
+        "first_words": ", ".join(names[:5]),
+        "lengths": f"{lengths.min(initial=np.inf):.4g} to {lengths.max(initial=0):.4g}" if names else "none",
+    }
+
+
+def _describe_labels(data: Records) -> dict[str, Any]:
+    names, labels_per_row = data.labels, np.diff(data.Y.indptr)
+    facts = {
+        "labels": len(names),
+        "labels_in_use": len(np.unique(data.Y.indices)),
+        "labels_per_row": _spread(labels_per_row),
+        "rows_without_label": int(np.sum(labels_per_row == 0)),
+    }
+    named = len(names) and names.dtype.kind == "O"
+    return facts | ({"names": f"{names[0]} ... {names[-1]}"} if named else {})
+
+
+def _describe_features(data: Records) -> dict[str, Any]:
+    X, kind = data.X, f"data, {data.form}"
+    if isinstance(X, list):
+        words = np.array([len(text.split()) for text in X], dtype=np.int64)
+        return {"kind": kind, "rows": len(X), "words_per_row": _spread(words)}
+    if hasattr(X, "columns"):
+        return {"kind": kind, "rows": len(X), "features": ", ".join(X.columns[:20])}
+    per_row = np.diff(X.indptr)
+    return {
+        "kind": "data, text" if data.form == "xmc" else kind,
+        "rows": X.shape[0],
+        "features": X.shape[1],
+        "features_in_use": len(np.unique(X.indices)),
+        "non_zeros": X.nnz,
+        "non_zeros_per_row": _spread(per_row),
+        "rows_without_feature": int(np.sum(per_row == 0)),
+        "memory_bytes": sum(a.nbytes for m in (X, data.Y) for a in (m.indptr, m.indices, m.data)),
+    }
+
+
+def _spread(counts: Any) -> str:
+    mean = counts.sum() / max(1, len(counts))
+    return f"{counts.min(initial=counts.max(initial=0))} to {counts.max(initial=0)}, mean {mean:.4g}"
+
+
+@dataclass
+class EvaluateArguments(OnMappedModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    data : DATA
+        labelled rows, in one of the forms below; - reads stdin
+    json : bool
+        print one JSON object instead of a table
+    labels : {"auto", "first", "all"}
+        which labels of a row are right: its first or all; auto: all if the model was fitted on all
+    propensities : FILE
+        training data, whose frequencies of labels give the weights of PSP
+    n_bins : int
+        bins of the expected calibration error
+    """
+
+    data: str
+    _: KW_ONLY
+    json: bool = False
+    labels: Literal["auto", "first", "all"] = "auto"
+    propensities: str | None = None
+    n_bins: int = 15
+    sets: SetOptions
+    columns: ChoiceColumns
+
+
+def evaluate(args: EvaluateArguments) -> int:
+    """Evaluate a model on data, exactly, over all classes.
+
+    The table has the log-loss in nats, the error and the shares of rows whose label is not among the first 3 and 5,
+    precision (P), nDCG and propensity-scored precision (PSP, with --propensities) of the first 1, 3 and 5 labels, and
+    the expected calibration error (ECE) of the most probable label. A model of several labels has the ECE of the first
+    five labels, and a log-loss per label. A calibrated model also has the ECE without its calibration, which for a
+    margin is that of a softmax of its scores. Other margin models have no probabilities, hence neither log-loss nor
+    ECE. With --coverage the table has the share of rows whose label is in their set, and the mean number of labels of a
+    set.
+
+    Rows without a label, without a feature, or with a label that the model has not seen are dropped; a note says how
+    many. In the share of sets, labels that the model has not seen count as missed.
+
+    A choice model has the log-loss and the error of a table of choices.
+    """
+    if choices := choice_model(args, args.columns):
+        sets, _ = args.columns.read(args.data, args.reading, *choices)
+        result = {**choices[0].evaluate(sets), "n_rows": sets.n_rows}
+    else:
+        result = _evaluate_rows(args)
+    if args.json:
+        print(dumps(result))
+    else:
+        print_table(as_text(result))
+    return 0
+
+
+def _evaluate_rows(args: EvaluateArguments) -> dict[str, Any]:
+    """Return the measures of a model of classes."""
+    model = args.opened()
+    expected = expected_by(model, need_label=True)
+    which = args.labels if args.labels != "auto" else "all" if expected.several else "first"
+    expected = replace(expected, several=expected.several or which == "all")
+    rows = labelled_rows(args.reading, args.data, expected, which)
+    weights = None
+    if args.propensities:
+        records = read(args.reading, args.propensities, expected)
+        Y = records.Y if which == "all" else first_labels(records.Y)
+        weights = _propensities(model.classes_, records.labels, Y)
+    coverage = args.sets.prepare(args.reading, model)
+    result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
+    return result if coverage is None else result | coverage_of_sets(model, rows, coverage)
+
+
+def _propensities(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> NDArray[np.float64]:
+    """Return the propensities of a model's classes by the frequencies of labels in training data; Jain et al. 2016."""
+    # A class that these data lack is one of frequency 0, as the rarest there is: that of one more column.
+    by_label = metrics.propensities(sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], Y.shape[1] + 1)))
+    places, weights = places_among(classes, labels), np.full(len(classes), by_label[-1])
+    weights[places[places >= 0]] = by_label[:-1][places >= 0]
+    return weights
+
+
+@dataclass
+class ExplainArguments(OnMappedModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    data : DATA
+        rows, in one of the forms below; - reads stdin
+    label : NAME
+        explain the score of this label
+    against : NAME
+        explain the log-odds of the label to this one
+    k : int
+        features a row, or of the label
+    """
+
+    data: str | None = None
+    _: KW_ONLY
+    label: str | None = None
+    against: str | None = None
+    k: int = 10
+
+
+def explain(args: ExplainArguments) -> int:
+    """Print what drives a class, or what each feature of a row adds to the score of its label.
+
+    With DATA each row gets a line: its most probable label, or the one of --label, and the features (words, of a model
+    of texts) that add most to the label's score or take most from it, each with what it adds. "others" are the other
+    features of the row together, "intercept" is the score of a row without features, and "counts" is what counts of
+    classes by features add, where the model mixes some in. All of them sum to the score. Without DATA the features of
+    largest weight for --label are printed, a line each.
+    """
+    if file_format(args.model) == CHOICE_FORMAT:
+        if (args.data, args.label, args.against) != (None, None, None):
+            raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
+        print(ChoiceClassifier.load(args.model).summary())
+        return 0
+    if args.data is None and args.label is None:
+        raise ValueError("give DATA, or a --label whose features are to be printed")
+    if args.data is None and args.against is not None:
+        raise ValueError("--against is for the rows of DATA; leave it out")
+    model = args.opened()
+    asked = {"labels": args.label, "against": args.against}
+    labels = {k: as_classes(model.classes_, as_labels([label])) for k, label in asked.items() if label is not None}
+    if args.data is None:
+        names, weights = model.top_features(labels["labels"][0], args.k)
+        for name, weight in zip(names.tolist(), weights.tolist(), strict=True):
+            print(f"{name}\t{weight:.6g}")
+        return 0
+    X = args.features_of(model, args.data)
+    with waiting(f"explaining {X.shape[0]} rows"):
+        explanations = model.explain(X, args.k, **{k: label.repeat(X.shape[0]) for k, label in labels.items()})
+    names = readable(as_labels([explanation.label for explanation in explanations]))
+    for name, explanation in zip(names.tolist(), explanations, strict=True):
+        parts = [*zip(explanation.features.tolist(), explanation.contributions.tolist(), strict=True)]
+        parts += [("others", explanation.others)] if explanation.others else []
+        parts += [("intercept", explanation.intercept)]
+        parts += [("counts", explanation.counts)] if explanation.counts else []
+        print("\t".join([f"{name}\t{explanation.score:.6g}", *(f"{part}\t{value:.6g}" for part, value in parts)]))
+    return 0
+
+
+@dataclass
+class CompressArguments(OnModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    model : MODEL
+        a model file, or word vectors
+    output : PATH
+        file for the small model
+    dtype : {"auto", "float16", "int8", "float32"}
+        type of the weights; auto: float16, with --max-bytes the first that fits of float16, int8, pruned int8
+    prune : float
+        share of the weights, the smallest ones, to drop
+    max_bytes : SIZE
+        most bytes of the file, such as 500000, 10MB or 1GiB
+    test : FILE
+        evaluate on this data before and after
+    """
+
+    _: KW_ONLY
+    output: str
+    dtype: Literal["auto", Dtype] = "auto"
+    prune: float = 0.0
+    max_bytes: str | None = None
+    test: str | None = None
+
+
+def compress(args: CompressArguments) -> int:
+    """Make a small model for predictions, with weights in half precision or in bytes, or without the smallest of them.
+
+    --test shows what is lost: log-loss and precision before and after. The small model cannot be trained any further;
+    keep the original for that.
+    """
+    most = None if args.max_bytes is None else bytes_of("max_bytes", args.max_bytes)
+    check_writable(args.output)
+    is_words = not is_safetensors(args.model) and is_word2vec(args.model)
+    model = word_vectors(args.model) if is_words else args.load(mmap=True)
+    rows, notes = None, dict[str, Any]()
+    if isinstance(model, WordVectors):
+        if args.test:
+            raise ValueError("--test is for models; word vectors have no labels")
+    else:
+        notes, expected = load_notes(args.model), replace(expected_by(model, need_label=True), n_jobs=args.n_jobs)
+        rows = labelled_rows(args.reading, args.test, expected) if args.test else None
+        if most is not None:  # the notes are in the file, too
+            most = max(1, most - len(dumps(dumps(notes))))
+    with waiting("compressing"):
+        small = model.compress(args.dtype, prune=args.prune, max_bytes=most)
+    both = {"before": (args.model, model), "after": (args.output, small)}
+    results = {}
+    for name, (_, each_model) in both.items():
+        if rows is not None and not isinstance(each_model, WordVectors):  # a copy, as the file keeps the threads
+            results[name] = evaluated(copy(each_model).set_params(n_jobs=args.n_jobs), rows)
+    with waiting(f"writing {args.output}"):
+        if isinstance(small, WordVectors):
+            small.save(args.output)
+        else:
+            save_model(small, args.output, notes)
+    sizes = _size("before", model) | _size("after", small)
+    files = {f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})" for name, (path, _) in both.items()}
+    print_table(sizes | files)
+    for name, result in results.items():
+        print_evaluation({"evaluated": name}, result)
+    return 0
+
+
+def _size(name: str, model: Classifier | WordVectors) -> dict[str, str]:
+    """Say how many words or weights there are, and their bytes."""
+    if isinstance(model, WordVectors):
+        return {f"words {name}": f"{len(model)}, {_megabytes(model.vectors_.nbytes)}"}
+    storage = model.storage()
+    return {f"weights {name}": f"{storage['weights']}, {_megabytes(storage['weight_bytes'])}"}
+
+
+def _megabytes(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:.2f} MB"
