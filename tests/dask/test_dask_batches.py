@@ -28,8 +28,7 @@ from reference.dask_simulation import simulate
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
 from manyclass.dask.by_rows import passes_of
-from manyclass.dask.merging import Curvature
-from manyclass.dask.passes import FLOOR
+from manyclass.dask.passes import FLOOR, Curvature
 from manyclass.dask.shards import Stretch, WeightPart, Whole
 from manyclass.training.data import Features, Points
 from manyclass.training.incremental import Call

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from manyclass.datasets import SequenceEncoder
-from manyclass.datasets.times import as_numbers, read_times
+from manyclass.datasets.sequences import as_numbers, read_times
 
 HOUR = datetime.timedelta(hours=1)
 PARIS = datetime.timezone(HOUR)

@@ -61,7 +61,7 @@ def test_a_command_loads_no_other():
 
 @pytest.mark.parametrize("name", parser.COMMANDS)
 def test_the_line_of_a_command_is_read_without_loading_it(name):
-    module = importlib.import_module(f"manyclass.cli.{parser.SHARED_MODULES.get(name, name)}")
+    module = importlib.import_module(f"manyclass.cli.{parser.MODULES.get(name, name)}")
     assert first_line(module.__name__, name) == getattr(module, name).__doc__.partition("\n")[0]
     assert first_line("manyclass._core", name) == first_line("manyclass.nothing", name) == ""  # no source
 

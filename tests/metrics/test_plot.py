@@ -16,7 +16,7 @@ from sklearn.metrics import confusion_matrix
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, plot
 from manyclass.metrics import expected_calibration_error
-from manyclass.papers.report import ExperimentReport, Plot, write_report
+from manyclass.papers.summary import ExperimentReport, Plot, write_report
 from manyclass.plot.style import COLOURS, DASHES, MOST_LINES, Panel, Series, line_chart
 
 pytest.importorskip("matplotlib")

@@ -15,7 +15,7 @@ from manyclass.papers import EXPERIMENTS, Options, published
 from manyclass.papers.augment_reduce import _estimator, _start
 from manyclass.papers.data import draw_counts
 from manyclass.papers.ldgs_skip_gram import _joined
-from manyclass.papers.report import Table
+from manyclass.papers.summary import Table
 
 REPOSITORY = ("eurlex", "amazoncat", "wiki10", "wiki-small")  # of the extreme classification repository
 XMC = ("bibtex", "delicious", "eurlex57k", "20news", "yso-en", "gowalla", *REPOSITORY)

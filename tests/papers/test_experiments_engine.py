@@ -14,8 +14,7 @@ import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.papers import Experiment, Options, run_experiment, write_report
 from manyclass.papers.engine import RECORDS, MethodPlan, Run, finite
-from manyclass.papers.report import NO_PLOTS, Plot, Table
-from manyclass.papers.summary import mean, ratio, spread
+from manyclass.papers.summary import NO_PLOTS, Plot, Table, mean, ratio, spread
 from manyclass.plot.style import Panel, Series
 
 

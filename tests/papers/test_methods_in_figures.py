@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, samplers, solvers
-from manyclass.papers.report import Table
-from manyclass.papers.summary import trained_with, what_ran
+from manyclass.papers.summary import Table, trained_with, what_ran
 
 X, Y = np.eye(6, dtype=np.float32)[[0, 1, 2, 3, 4, 5] * 10], np.arange(60) % 6
 

@@ -16,7 +16,7 @@ from manyclass.cli.options import arguments_from
 from manyclass.cli.parser import build_parser
 from manyclass.papers import EXPERIMENTS, Options, published
 from manyclass.papers.engine import record_figures
-from manyclass.papers.report import ExperimentReport, PaperFigure
+from manyclass.papers.summary import ExperimentReport, PaperFigure
 from manyclass.words import objectives
 
 RECORDED = ROOT / "bench/results/papers.jsonl"

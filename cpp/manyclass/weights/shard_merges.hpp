@@ -2,7 +2,7 @@
 //
 // A pass of steps eta along a parabola of curvature h goes the share 1 - e^-a of the way to its minimum, a = eta h. A
 // change counts a / (1 - e^-a) times, and the sum of those of all shards, with A = sum a, (1 - e^-A) / A times: the sum
-// for short ways, the mean for long ones. python/manyclass/dask/merging.py derives it.
+// for short ways, the mean for long ones. python/manyclass/dask/passes.py derives it.
 #pragma once
 
 #include <span>

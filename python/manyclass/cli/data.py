@@ -20,7 +20,7 @@ from manyclass.compressed import STDIN
 from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
 from manyclass.datasets.csr import is_sparse, rows_of
 from manyclass.datasets.inputs import LINES, TABLES, Input, Layout, files_of, guess_form, is_safetensors
-from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
+from manyclass.datasets.logs import Histories, next_items, read_log
 from manyclass.datasets.numerals import BLANKS
 from manyclass.datasets.records import Records, as_classes, first_labels, read_records
 from manyclass.datasets.stream import OPTIONS, Stream
@@ -262,8 +262,8 @@ def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Rec
         layout = replace(layout, groups=expected.groups)
     if form in DELIMITED and reading.sequences is not None:
         names = [name.strip(BLANKS) for name in reading.sequences.split(",")]
-        columns = LogColumns(names, reading.session_gap, reading.last, reading.since)
-        return read_log(TableFile(source, form, layout), columns)
+        how: dict[str, Any] = {"gap": reading.session_gap, "last": reading.last, "since": reading.since}
+        return read_log(TableFile(source, form, layout), names, **how)
     if form == "xmc" and expected.exact and layout.header is not False:
         header = header_of(source, layout.header)
         _check_width(source.name, header[1] if header else None, expected)

@@ -26,11 +26,9 @@ DESCRIPTION = "Categorical models with very many classes, trained on the true no
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 OPTION = "--print-completion"
 FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS", "COLUMN|FILE")  # how the arguments that are files are written
-# Each is a function of this name in a module of this folder; only the module that is asked for is loaded.
-SHARED_MODULES = {
-    **dict.fromkeys(("compress", "evaluate", "explain", "info"), "saved"),
-    **dict.fromkeys(("neighbours", "embed"), "vectors"),
-}
+# Each is a function of this name in a module of this folder, whose name is another one for these; only the module of
+# the one that is asked for is loaded.
+MODULES = dict.fromkeys(("compress", "evaluate", "explain", "info", "neighbours", "embed"), "saved")
 COMMANDS = (
     *("demo", "fit", "learn", "compress", "evaluate", "predict", "explain", "serve"),
     *("info", "neighbours", "embed", "skipgram", "plan", "experiment"),
@@ -104,7 +102,7 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     loaded = COMMANDS if argv is None else _asked_for(argv)
     for name in COMMANDS:
-        module = f"{__package__}.{SHARED_MODULES.get(name, name)}"
+        module = f"{__package__}.{MODULES.get(name, name)}"
         about = first_line(module, name)
         sub = commands.add_parser(name, help=about, formatter_class=HelpFormatter, allow_abbrev=False)
         if name in loaded:

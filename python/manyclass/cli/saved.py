@@ -1,11 +1,13 @@
-"""Saved files: what they are, how good their models are, what drives these, and how small they can be."""
+"""Saved files: what they are, how good their models are and what drives these, how small they can be, and vectors."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
-from json import dumps
 from typing import Any, Literal
 
 import numpy as np
@@ -13,13 +15,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import metrics
-from manyclass.checks import bytes_of
+from manyclass.checks import bytes_of, check_number, did_you_mean
 from manyclass.choice.files import FORMAT as CHOICE_FORMAT
 from manyclass.choice.model import ChoiceClassifier
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.files import FORMAT
+from manyclass.classifiers.predictions import class_vectors
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes, save_model
 from manyclass.cli.choices import ChoiceColumns, choice_model
-from manyclass.cli.data import Expected, Reading, file_format, labelled_rows, read
+from manyclass.cli.data import Expected, Reading, file_format, labelled_rows, read, text_output
 from manyclass.cli.messages import check_writable, print_table, waiting
 from manyclass.cli.models import (
     OnMappedModel,
@@ -33,17 +37,21 @@ from manyclass.cli.models import (
     expected_by,
     print_evaluation,
 )
-from manyclass.cli.vectors import holds_words, is_binary_word2vec, is_word2vec, word_vectors
-from manyclass.datasets.inputs import is_safetensors
+from manyclass.compressed import STDIN
+from manyclass.datasets.inputs import Input, is_safetensors
 from manyclass.datasets.records import Records, as_classes, first_labels, places_among
 from manyclass.labels import as_labels, readable
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.arrays import Dtype
+from manyclass.weights.tensor_file import replacing
+from manyclass.words.vectors import FORMAT as WORDS_FORMAT
 from manyclass.words.vectors import WordVectors
 
 Index = SphericalClusterIndex | DecomposedIndex
 INDEXES: dict[str, type[Index]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
+BINARY_HEAD = 1 << 16  # bytes by which word2vec's two forms are told apart
+N_SEARCHED = 100_000  # names among which one like a name that is not there is looked for
 
 
 @dataclass
@@ -74,7 +82,7 @@ def info(args: InfoArguments) -> int:
     if os.path.isfile(args.path):
         facts.setdefault("file_bytes", os.path.getsize(args.path))
     if args.json:
-        print(dumps(facts))
+        print(json.dumps(facts))
     else:
         print_table({key.replace("_", " "): str(value) for key, value in facts.items()})
     return 0
@@ -215,7 +223,7 @@ def evaluate(args: EvaluateArguments) -> int:
     else:
         result = _evaluate_rows(args)
     if args.json:
-        print(dumps(result))
+        print(json.dumps(result))
     else:
         print_table(as_text(result))
     return 0
@@ -355,7 +363,7 @@ def compress(args: CompressArguments) -> int:
         notes, expected = load_notes(args.model), replace(expected_by(model, need_label=True), n_jobs=args.n_jobs)
         rows = labelled_rows(args.reading, args.test, expected) if args.test else None
         if most is not None:  # the notes are in the file, too
-            most = max(1, most - len(dumps(dumps(notes))))
+            most = max(1, most - len(json.dumps(json.dumps(notes))))
     with waiting("compressing"):
         small = model.compress(args.dtype, prune=args.prune, max_bytes=most)
     both = {"before": (args.model, model), "after": (args.output, small)}
@@ -386,3 +394,186 @@ def _size(name: str, model: Classifier | WordVectors) -> dict[str, str]:
 
 def _megabytes(n_bytes: int) -> str:
     return f"{n_bytes / 1e6:.2f} MB"
+
+
+# Vectors that have names
+
+
+def holds_words(path: str) -> bool:
+    """Whether a file looks like one of word vectors."""
+    return file_format(path) == WORDS_FORMAT or is_word2vec(path)
+
+
+def named_vectors(path: str) -> WordVectors:
+    """Read word vectors, or the vectors of a model's classes by the names of the classes.
+
+    Raises
+    ------
+    ValueError
+        If the file is neither, or its model has no such vectors.
+    OSError
+        If it cannot be read.
+    """
+    if not is_safetensors(path) or holds_words(path):
+        return word_vectors(path)
+    model = load_classifier(path, mmap=True)
+    try:
+        return WordVectors(model.classes_.astype(str).tolist(), class_vectors(model))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def word_vectors(path: str) -> WordVectors:
+    """Read word2vec's text or binary form, or what `WordVectors.save` wrote, whichever it is.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    if is_safetensors(path):
+        return WordVectors.load(path, mmap=True)
+    return WordVectors.load_word2vec(path, binary=is_binary_word2vec(path))
+
+
+def check_known(vectors: WordVectors, names: Sequence[str], path: str) -> None:
+    """Raise ValueError for a name that has no vector, with one that looks like it."""
+    unit = "word" if holds_words(path) else "class"
+    for name in names:
+        if name not in vectors:
+            hint = did_you_mean(name, vectors.index_to_key[:N_SEARCHED])
+            raise ValueError(f"{path} has no {unit} {name!r} among its {len(vectors)}{hint}")
+
+
+def is_word2vec(path: str) -> bool:
+    """Whether the first line is that of word vectors: how many there are, and how long."""
+    with open(path, "rb") as file:
+        first = file.readline(64)
+    fields = first.split()
+    return first.endswith(b"\n") and len(fields) == 2 and all(field.isdigit() for field in fields)
+
+
+def is_binary_word2vec(path: str) -> bool:
+    """Whether the numbers behind the first word are those of a machine, and not written out."""
+    with open(path, "rb") as file:
+        fields = file.readline(64).split()
+        dim = int(fields[1]) if len(fields) == 2 and fields[1].isdigit() else 0
+        numbers = file.read(BINARY_HEAD).partition(b"\n")[0].split()[1:]
+    try:
+        return not (len(numbers) == dim and [float(number) for number in numbers])
+    except ValueError:
+        return True
+
+
+def as_lines(rows: Sequence[Sequence[Any]]) -> str:
+    """Return rows as lines with tabs."""
+    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+
+
+@dataclass
+class EmbedArguments(OnMappedModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    model : FILE
+        a model with embeddings, or word vectors
+    data : DATA
+        rows, in one of the forms below, or for word vectors words, one a line; - reads stdin
+    classes : bool
+        write the vectors of the model's classes
+    output : PATH
+        file: an array if it ends in .npy, else TSV; default: stdout
+    """
+
+    data: str | None = None
+    _: KW_ONLY
+    classes: bool = False
+    output: str | None = None
+
+
+def embed(args: EmbedArguments) -> int:
+    """Write the vectors of rows, of words or of classes, as .npy or as lines with tabs.
+
+    With a model that has embeddings (--model embedding), DATA are rows or texts, and each gets the vector that the
+    hidden layer makes of it. With word vectors DATA are words, one a line. With --classes the vectors of a model's
+    classes are written, without any data. A line of TSV is a vector; that of a word or a class begins with its name.
+    """
+    if args.classes == (args.data is not None):
+        raise ValueError("give either DATA or --classes")
+    if args.output:
+        check_writable(args.output)
+    names, vectors = _vectors(args)
+    if args.output and args.output.endswith(".npy"):
+        with replacing(args.output) as file:
+            # Not by np.save, which asks a file for its position: a pipe has none.
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(vectors))
+            file.write(vectors.data)
+        return 0
+    rows = [[f"{value:.7g}" for value in vector] for vector in vectors]
+    if names is not None:
+        rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
+    with text_output(args.output) as out:
+        out.write(as_lines(rows))
+    return 0
+
+
+def _vectors(args: EmbedArguments) -> tuple[list[str] | None, NDArray[np.float32]]:
+    """Return vectors, and their names where they have some."""
+    if args.data is None or not is_safetensors(args.model) or holds_words(args.model):
+        with waiting(f"reading {args.model}"):
+            named = named_vectors(args.model)
+        if args.data is None and holds_words(args.model):
+            raise ValueError(f"{args.model} holds word vectors; --classes is for models")
+        names = named.index_to_key if args.data is None else [*Input.of(args.data).lines()]
+        check_known(named, names, args.model)
+        return names, np.ascontiguousarray(named[names])
+    model = args.opened()
+    if not isinstance(model, LabelClassifier) or not hasattr(model, "embedding_"):
+        raise ValueError(f"{args.model} holds a {type(model).__name__}, which has no embeddings")
+    return None, np.ascontiguousarray(model.embed(args.features_of(model, args.data)))
+
+
+@dataclass
+class NeighboursArguments:
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    file : FILE
+        word vectors, or a model
+    names : NAME
+        words or classes; - reads them from stdin, one a line
+    k : int
+        number of neighbours of each
+    output_format : {"tsv", "jsonl"}
+        form of the output
+    """
+
+    file: str
+    names: tuple[str, ...]
+    _: KW_ONLY
+    k: int = 10
+    output_format: Literal["tsv", "jsonl"] = "tsv"
+
+
+def neighbours(args: NeighboursArguments) -> int:
+    """Print the words nearest to a word, or the classes nearest to a class, by the cosine of their vectors.
+
+    FILE holds word vectors (word2vec's text or binary form) or a model, whose classes have a vector each: their
+    weights. Each line has the name that was asked for, a neighbour and its cosine, with tabs between; the nearest come
+    first.
+    """
+    check_number("k", args.k, low=1, integer=True)
+    with waiting(f"reading {args.file}"):
+        vectors = named_vectors(args.file)
+    names = [*Input.of(STDIN).lines()] if [*args.names] == [STDIN] else [*args.names]
+    check_known(vectors, names, args.file)  # all are known, or nothing is printed
+    for name in names:
+        neighbours = [(other, f"{cosine:.6g}") for other, cosine in vectors.most_similar(name, topn=args.k)]
+        if args.output_format == "tsv":
+            sys.stdout.write(as_lines([(name, *neighbour) for neighbour in neighbours]))
+        else:
+            near, cosines = [other for other, _ in neighbours], [float(cosine) for _, cosine in neighbours]
+            print(json.dumps({"name": name, "neighbours": near, "cosines": cosines}, ensure_ascii=False))
+    return 0

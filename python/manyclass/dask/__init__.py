@@ -11,7 +11,7 @@ By rows
     of W: it gets the changes of that part from all others, and all others get the part from it. So a worker gets and
     gives about W once a merge, however many workers there are; rows of the stored matrix that a pass left alone are not
     moved. Changes that are small add up as a sum, and those that each went all the way as a mean: see
-    `manyclass.dask.merging`, and `manyclass.dask.passes.BatchPasses` for margins, several labels and Adagrad. The
+    `manyclass.dask.passes`, and there `BatchPasses` for margins, several labels and Adagrad. The
     numbers that points carry (u of the double sum) follow the changes of other workers. A worker needs memory for four
     times W.
 
@@ -59,7 +59,7 @@ Faults
     By rows and classes the rows of a lost worker have lost their log-sums too, and estimate them in the next pass.
 
 Where to look
-    `collections` has the parts of what a user gives, and `loading` makes shards of them. `passes` (with `merging`) and
+    `collections` has the parts of what a user gives, and `loading` makes shards of them. `passes` and
     `blocks` are what a shard does, and know nothing of Dask; `by_rows` and `by_blocks` let a
     cluster do it, in the `rounds` that both share. `workers` has the workers, `predictions` what a model is asked,
     `classifiers` what is refused, and `costs` what a pass is predicted to take.

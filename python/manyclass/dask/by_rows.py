@@ -15,8 +15,7 @@ from manyclass.choosing.costs import Planned
 from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.classifiers.predictions import state_of, with_state
 from manyclass.dask.loading import Common, Loaded
-from manyclass.dask.merging import Curvature, couplings, size_of
-from manyclass.dask.passes import BatchPasses, Passed, ShardPasses, added
+from manyclass.dask.passes import BatchPasses, Curvature, Passed, ShardPasses, added, couplings, size_of
 from manyclass.dask.predictions import WholeModel
 from manyclass.dask.rounds import Draft, Training, completed, draft_of
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from manyclass.checks import check_number
 from manyclass.datasets.csr import ones_at
 from manyclass.datasets.label_words import labels_of_words
 from manyclass.datasets.records import Records
-from manyclass.datasets.sequences import SequenceEncoder
+from manyclass.datasets.sequences import SequenceEncoder, read_times
 from manyclass.datasets.tables import TableFile
-from manyclass.datasets.times import read_times
 
 
 class Histories(list[NDArray[Any]]):
@@ -46,12 +45,19 @@ class Histories(list[NDArray[Any]]):
         return Histories((self[place] for place in np.flatnonzero(is_last)), self.users[is_last])
 
 
-@dataclass(frozen=True)
-class LogColumns:
-    """How a log is read.
+def read_log(
+    table: TableFile,
+    names: Sequence[str],
+    *,
+    gap: float | None = None,
+    last: int | None = None,
+    since: str | None = None,
+) -> Records:
+    """Read a table of events; X of the records are its histories, which have no labels yet.
 
-    Attributes
+    Parameters
     ----------
+    table : TableFile
     names : sequence of str
         The columns of users, items and, if there are three, times: numbers or dates.
     gap : float or None
@@ -64,37 +70,11 @@ class LogColumns:
     Raises
     ------
     ValueError
-        If there are not two or three columns, or an option needs times.
+        If there are not two or three columns, one is missing, an option needs times, or a time is neither a number nor
+        a date.
     """
-
-    names: Sequence[str]
-    gap: float | None = None
-    last: int | None = None
-    since: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.last is not None:
-            check_number("last", self.last, low=1, integer=True)
-        if len(self.names) not in (2, 3) or not all(self.names):
-            raise ValueError(
-                f"--sequences is {','.join(self.names)!r}; it must name two or three columns: USER,ITEM,TIME"
-            )
-        for option, value in (("session-gap", self.gap), ("since", self.since)):
-            if value is not None and len(self.names) < 3:
-                raise ValueError(f"--{option} needs times; give --sequences a third column")
-        if self.last is not None and self.since is not None:
-            raise ValueError("--last and --since are two ways to tell events apart; leave out one")
-
-
-def read_log(table: TableFile, columns: LogColumns) -> Records:
-    """Read a table of events; X of the records are its histories, which have no labels yet.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, or a time is neither a number nor a date.
-    """
-    cells, name = table.cells(columns.names), table.source.name
+    _check_options(names, gap, last, since)
+    cells, name = table.cells(names), table.source.name
     has_both = np.array([bool(user and item) for user, item in zip(cells[0], cells[1], strict=True)], dtype=bool)
     n_dropped = int((~has_both).sum())
     notes = (f"{name}: dropped {n_dropped} events without user or item",) if n_dropped else ()
@@ -102,20 +82,32 @@ def read_log(table: TableFile, columns: LogColumns) -> Records:
         labels_of_words([cell for cell, has in zip(column, has_both, strict=True) if has]) for column in cells[:2]
     )
     times = read_times(cells[2], f"{name}, times")[has_both] if len(cells) > 2 else None
-    sequences, owners = SequenceEncoder.sequences_of(users, items, times, gap=columns.gap)
+    sequences, owners = SequenceEncoder.sequences_of(users, items, times, gap=gap)
     n_before = None
-    if columns.last is not None:
-        n_before = np.array([max(0, len(sequence) - columns.last) for sequence in sequences], dtype=np.int64)
-    if columns.since is not None and times is not None:
-        begin = read_times([columns.since], "--since")[0]
+    if last is not None:
+        n_before = np.array([max(0, len(sequence) - last) for sequence in sequences], dtype=np.int64)
+    if since is not None and times is not None:
+        begin = read_times([since], "--since")[0]
         if (times.dtype.kind == "M") != (begin.dtype.kind == "M"):
-            raise ValueError(f"--since is {columns.since!r}; the times of {name} are such as {cells[2][0]!r}")
+            raise ValueError(f"--since is {since!r}; the times of {name} are such as {cells[2][0]!r}")
         # Times by their places, which are in the order of the sequences.
-        ordered, _ = SequenceEncoder.sequences_of(users, np.arange(len(users)), times, gap=columns.gap)
+        ordered, _ = SequenceEncoder.sequences_of(users, np.arange(len(users)), times, gap=gap)
         n_before = np.array([int((times[places] < begin).sum()) for places in ordered], dtype=np.int64)
     Y = ones_at([], np.zeros(len(sequences)), 0)
     histories = Histories(sequences, owners, n_before)
     return Records(histories, Y, np.zeros(0, dtype=object), name=name, form=table.form, notes=notes)
+
+
+def _check_options(names: Sequence[str], gap: float | None, last: int | None, since: str | None) -> None:
+    if last is not None:
+        check_number("last", last, low=1, integer=True)
+    if len(names) not in (2, 3) or not all(names):
+        raise ValueError(f"--sequences is {','.join(names)!r}; it must name two or three columns: USER,ITEM,TIME")
+    for option, value in (("session-gap", gap), ("since", since)):
+        if value is not None and len(names) < 3:
+            raise ValueError(f"--{option} needs times; give --sequences a third column")
+    if last is not None and since is not None:
+        raise ValueError("--last and --since are two ways to tell events apart; leave out one")
 
 
 def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = False) -> Records:

@@ -7,7 +7,7 @@ of it. `EXPERIMENTS` has them by name.
 from manyclass.papers import augment_reduce, fagan_iyengar, ldgs_skip_gram, loss_decomposition, race, titsias
 from manyclass.papers.data import fetch_missing
 from manyclass.papers.engine import Experiment, Options, Outcome, run_experiment
-from manyclass.papers.report import write_report
+from manyclass.papers.summary import write_report
 
 EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT

@@ -30,9 +30,8 @@ from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, Scale, biases_alone, draw_counts, load_problem
-from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
-from manyclass.papers.report import PaperFigure, Plot, Table
-from manyclass.papers.summary import RAN, Quantity, trained_with, what_ran
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
+from manyclass.papers.summary import RAN, PaperFigure, Plot, Quantity, Records, Table, trained_with, what_ran
 from manyclass.special import sampled_utility_log_probabilities
 from manyclass.training.core_training import TrainingState
 

@@ -32,7 +32,7 @@ from manyclass import _core
 from manyclass.checks import check_choice, check_number
 from manyclass.classifiers.files import decode_parameters, encode_parameters
 from manyclass.papers.published import NOTES
-from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
+from manyclass.papers.summary import ExperimentReport, PaperFigure, Plot, Records, Table
 from manyclass.training.passes import progress_bar
 from manyclass.version import __version__
 
@@ -41,7 +41,6 @@ IN_THE_ROW = ("data", "methods", "settings_of")  # options that a figure's row s
 INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
 
 Results = dict[str, Any]
-Records = list[dict[str, Any]]
 Note = Callable[[str], None]
 Items = Iterator[Table | Plot | PaperFigure | str]  # of a report; a str is a sentence that a reader of tables needs
 

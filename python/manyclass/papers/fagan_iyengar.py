@@ -22,9 +22,8 @@ from manyclass import solvers
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, load_problem
-from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
-from manyclass.papers.report import PaperFigure, Plot, Table
-from manyclass.papers.summary import RAN, trained_with, what_ran
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
+from manyclass.papers.summary import RAN, PaperFigure, Plot, Records, Table, trained_with, what_ran
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState

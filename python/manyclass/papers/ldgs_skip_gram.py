@@ -28,9 +28,8 @@ import numpy as np
 
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
-from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
-from manyclass.papers.report import PaperFigure, Plot, Table
-from manyclass.papers.summary import RAN, trained_with, what_ran
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
+from manyclass.papers.summary import RAN, PaperFigure, Plot, Records, Table, trained_with, what_ran
 from manyclass.words.objectives import objective_named
 from manyclass.words.skip_gram import SkipGram
 from manyclass.words.training import N_BLOCKS, SkipGramState, default_budget, index_for

@@ -34,9 +34,8 @@ from manyclass.figures import FIGURES
 from manyclass.metrics import precision_at_k
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data, load_problem
-from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
-from manyclass.papers.report import PaperFigure, Plot
-from manyclass.papers.summary import RAN, trained_with
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
+from manyclass.papers.summary import RAN, PaperFigure, Plot, Records, trained_with
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters

@@ -34,7 +34,7 @@ class Row(NamedTuple):
     ----------
     experiment : str
     item : str
-        As `report.PaperFigure` has it.
+        As `summary.PaperFigure` has it.
     data : str
     method : str
     published : mapping of str to number or str

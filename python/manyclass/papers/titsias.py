@@ -40,9 +40,8 @@ from manyclass.bounds.closed_forms import maximum_likelihood_scores
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, biases_alone, draw_counts, load_problem
-from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
-from manyclass.papers.report import Plot, Table
-from manyclass.papers.summary import RAN, trained_with, what_ran
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
+from manyclass.papers.summary import RAN, Plot, Records, Table, trained_with, what_ran
 from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState
 from manyclass.weights.arrays import Matrix
