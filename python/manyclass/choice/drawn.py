@@ -204,7 +204,8 @@ class DrawnPasses:
 
     Steps fall with their number t as t^-0.7. What is found are means over the second half of the passes of where a
     Newton step by the pass's mean gradient would end. Draws make noise of them in two ways, which partly cancel: in the
-    gradient of their own visit, and in later ones by what rows carry.
+    gradient of their own visit, and in later ones by what rows carry. Both move coefficients, at which rows then carry
+    sums, and so does the order of rows.
 
     Parameters
     ----------
@@ -318,7 +319,7 @@ class DrawnPasses:
 
     def _variances(self, n_passes: int) -> Doubles:
         """The variances that draws leave in these, from gradients of groups of rows by independent draws."""
-        direct, carried = self._shares_of_visits(n_passes)
+        direct, carried, by_order = self._shares_of_visits(n_passes)
         theta, visits = self.free.expand(self.estimate()), self.visits_before(n_passes)
         variances = np.zeros(self.free.n)
         epoch = (FIRST_VISITS + 1) * (self.max_iter + 1) + 4 * n_passes
@@ -328,16 +329,36 @@ class DrawnPasses:
             x, y, z = (self._metric @ self.free.reduce(g) for g in (gradient, *by_carried))
             # Half of what a difference of two draws has; y and z have noise that is independent.
             variances += (direct @ direct * x**2 + direct @ carried * x * (y + z) + carried @ carried * y * z) / 2
-        return np.asarray(np.maximum(variances, 0) * self.length / len(self.rows))
+        variances = np.maximum(variances, 0) * self.length / len(self.rows)
+        # A batch's gradient has the variance of gradients of rows, about the second derivatives, by its rows.
+        return np.asarray(variances + by_order * self.n_visits / self.length * np.diag(self._metric))
 
-    def _shares_of_visits(self, n_passes: int) -> tuple[Doubles, Doubles]:
-        """Shares of the visits since the rows began: in the gradients of late passes, and in what rows carry there."""
-        direct, carried = np.zeros((2, self.visits_before(n_passes)))
-        late = range(n_passes // 2, n_passes)
-        for visits in map(self.visits_before, late):
-            direct[visits] += 1 / len(late)
-            carried[:visits] += self.carried.weights_of_visits(visits) / len(late)
-        return direct, carried
+    def _shares_of_visits(self, n_passes: int) -> tuple[Doubles, Doubles, float]:
+        """Shares of noise of visits in what is found: of gradients, of what rows carry, and the square by their order.
+
+        With what rows carry fixed, second derivatives are those of the log-loss, H, and products of gradients of rows,
+        in the mean H again: a mean gradient is H (2 theta - that at which rows carry sums) + noise. So noise moves
+        coefficients, and these later gradients, which takes back a part of it. Shares are derivatives of what is found
+        by the noise, from the last step to the first, in units where H is 1. That the order of rows leaves noise is
+        due to steps of a pass that have unequal shares.
+        """
+        direct, carried = np.zeros((2, n_passes + 2 * FIRST_VISITS))
+        n_steps, by_theta, by_order = self.n_steps, 0.0, 0.0
+        for n_pass in reversed(range(n_passes)):
+            begin = self.second_begin + FIRST_VISITS if 0 < self.second_begin <= n_pass else 0
+            visit, is_first = begin + self.visits_before(n_pass), n_pass in (0, self.second_begin)
+            late = (n_pass >= n_passes // 2) / (n_passes - n_passes // 2) / self.n_visits
+            later = carried[begin if is_first else visit : visit + 1].sum() / self.n_visits
+            shares = np.zeros(self.n_visits)
+            for step in range(self.n_visits):
+                shares[step] = late + n_steps**POWER * by_theta
+                # Rows that begin carry sums at the coefficients of now.
+                by_theta += late + later - (1 if is_first else 2) * shares[step]
+                n_steps -= 1
+            direct[visit] = shares.sum()
+            carried[begin:visit] += direct[visit] * self.carried.weights_of_visits(visit - begin)
+            by_order += self.n_visits * float(np.var(shares))
+        return direct, carried, by_order
 
     def describe(self, last: int) -> str:
         """Return what the progress bar says."""

@@ -111,7 +111,8 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
     std_errors_error_ : ndarray of shape (n_coefficients,), float64
         Relative standard errors of these, where they come from rows drawn by chance; else 0.
     draw_errors_ : ndarray of shape (n_coefficients,), float64
-        Standard errors that drawn alternatives leave in coef_ beside; 0 with "lbfgs".
+        Standard errors that drawn alternatives and the order of rows leave in coef_ beside, within some 10 %: what
+        coefficients differ by over random_state; 0 with "lbfgs".
     loss_curve_ : ndarray of shape (n_iter,), float64, mean log-loss with the ridge
     n_iter_ : int
     converged_ : bool, whether the fit ended at a maximum; false where there is none
