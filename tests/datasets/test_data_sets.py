@@ -18,8 +18,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from manyclass.cli import main
 from manyclass.datasets import fetch, load_xmc, sources
-from manyclass.datasets.fetch import fetched_root
-from manyclass.datasets.sources import SOURCES, content_digest, read_mulan
+from manyclass.datasets.sources import SOURCES, content_digest, fetched_root, read_mulan
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from manyclass.datasets import fetch, sources
-from manyclass.datasets.fetch import bring
-from manyclass.datasets.sources import SOURCES, RemoteFile, content_digest
+from manyclass.datasets.sources import SOURCES, RemoteFile, bring, content_digest
 
 BODY = np.random.default_rng(0).bytes(300_000)
 DIGEST = f"sha256:{hashlib.sha256(BODY).hexdigest()}"

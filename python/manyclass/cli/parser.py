@@ -28,7 +28,7 @@ OPTION = "--print-completion"
 FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS", "COLUMN|FILE")  # how the arguments that are files are written
 # Each is a function of this name in a module of this folder, whose name is another one for these; only the module of
 # the one that is asked for is loaded.
-MODULES = dict.fromkeys(("compress", "evaluate", "explain", "info", "neighbours", "embed"), "saved")
+MODULES = dict.fromkeys(("compress", "evaluate", "explain", "info", "neighbours", "embed"), "saved") | {"learn": "fit"}
 COMMANDS = (
     *("demo", "fit", "learn", "compress", "evaluate", "predict", "explain", "serve"),
     *("info", "neighbours", "embed", "skipgram", "plan", "experiment"),
@@ -111,13 +111,13 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 
 def _add_command(parser: argparse.ArgumentParser, module: Any, name: str, argv: Sequence[str]) -> None:
-    """Add the arguments of a command; `add_more` of its module adds those that its dataclass has not."""
+    """Add the arguments of a command; `add_to_NAME` of its module adds those that its dataclass has not."""
     options, command = importlib.import_module(f"{__package__}.options"), getattr(module, name)
     parser.description = inspect.getdoc(command) or ""  # python -OO has no docstrings
     kind = get_type_hints(command)["args"]  # its dataclass of arguments
     options.add_arguments(parser, kind)
-    if hasattr(module, "add_more"):
-        module.add_more(parser, argv)
+    if add_more := getattr(module, f"add_to_{name}", None):
+        add_more(parser, argv)
     parser.set_defaults(run=lambda args: command(options.arguments_from(args, kind)))
 
 

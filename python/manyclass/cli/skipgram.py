@@ -60,7 +60,7 @@ class SkipgramArguments(WithProgress):
     parsed: argparse.Namespace
 
 
-def add_more(parser: argparse.ArgumentParser, _argv: object) -> None:
+def add_to_skipgram(parser: argparse.ArgumentParser, _argv: object) -> None:
     """Add the parameters of `SkipGram`, and those of any objective, which are parsed only where they are given."""
     add_parameters(parser, SkipGram)
     group = parser.add_argument_group("parameters of the objective")

@@ -4,8 +4,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 from manyclass.datasets.binary_csr import load_csr, save_csr
-from manyclass.datasets.fetch import fetch
-from manyclass.datasets.multiclass import Multiclass, load_multiclass
 from manyclass.datasets.planted import Planted, make_planted
 from manyclass.datasets.preprocessing import (
     drop_empty_rows,
@@ -16,9 +14,10 @@ from manyclass.datasets.preprocessing import (
     truncate_features,
 )
 from manyclass.datasets.sequences import SequenceEncoder
+from manyclass.datasets.sources import fetch
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
-from manyclass.datasets.xmc import load_xmc
+from manyclass.datasets.xmc import Multiclass, load_multiclass, load_xmc
 
 if TYPE_CHECKING:
     from manyclass.choice.sets import ChoiceSets, choice_sets

@@ -13,8 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.datasets import fetch, load_multiclass
-from manyclass.datasets.fetch import TEXTS, fetched_root
-from manyclass.datasets.sources import SOURCES
+from manyclass.datasets.sources import SOURCES, TEXTS, fetched_root
 from manyclass.papers.engine import Note
 from manyclass.weights.arrays import Matrix
 

@@ -29,7 +29,7 @@ from manyclass import samplers, solvers
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.datasets import l2_normalize, load_xmc
-from manyclass.datasets.multiclass import split_file
+from manyclass.datasets.xmc import split_file
 from manyclass.figures import FIGURES
 from manyclass.metrics import precision_at_k
 from manyclass.papers import published, summary
