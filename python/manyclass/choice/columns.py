@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,40 @@ def _cells(values: Any) -> Any:
     if is_sparse(values):
         return sp.csr_array(values)
     return np.where(np.ma.getmaskarray(values), None, values.data) if np.ma.is_masked(values) else np.asarray(values)
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Whose each row of a table is: of a chooser, or of a person.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows,), int64, the number of each row's owner
+    first : ndarray of shape (n_owners,), int64, the first row of each owner
+    labels : list, what owners are called
+    unit : str, what they are
+    hint : str, the end of messages
+    """
+
+    rows: NDArray[np.int64]
+    first: NDArray[np.int64]
+    labels: list[Any]
+    unit: str = "person"
+    hint: str = ""
+
+    def cells(self, name: str, column: Any) -> Any:
+        """Return the cell of each owner, that of its first row; raise CellError where another row has another one."""
+        for row in np.flatnonzero(column != column[self.first][self.rows])[:1].tolist():
+            owner = self.rows[row]
+            cell, other = column[[row, self.first[owner]]].tolist()
+            rule = f", and {other!r} in another row of the same {self.unit}, {self.labels[owner]!r}{self.hint}"
+            raise CellError(name, cell, (row,), rule)
+        return column[self.first]
+
+    @cached_property
+    def sums(self) -> sp.csr_array:
+        """The matrix that adds rows by owner, (n_owners, n_rows)."""
+        return sp.csr_array((np.ones(len(self.rows)), (self.rows, np.arange(len(self.rows)))))
 
 
 def read_flags(name: str, values: Any) -> Any:

@@ -372,7 +372,6 @@ class DrawnPasses:
 def fit_drawn(
     objective: ChoiceObjective,
     free: FreeCoefficients,
-    start: Doubles,
     *,
     n_draws: int,
     max_iter: int,
@@ -388,7 +387,6 @@ def fit_drawn(
     ----------
     objective : ChoiceObjective
     free : FreeCoefficients
-    start : ndarray of shape (n,), float64
     n_draws : int, alternatives by row and pass
     max_iter : int, passes at most; it ends where draws leave less than a tenth of the sampling error
     seed : int
@@ -409,7 +407,7 @@ def fit_drawn(
     draws = Draws(objective, n_draws, seed)
     first_draws = replace(draws, n_draws=max(n_draws, min(START_DRAWS, objective.sets.n_alternatives)))
     first = replace(objective, sets=(first_draws if is_gumbel else draws).sets(rows, 0))
-    near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
+    near = fit_exactly(first, free, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
     T = precondition(first, free, near.theta, seed, len(rows), near=True)
     unbounded = precondition(first, free, near.theta, seed, len(rows), near=True, bounded=False) if free.bounded else T
     inverse = unbounded @ unbounded.T if unbounded.ndim == 2 else None

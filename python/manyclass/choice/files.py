@@ -22,7 +22,6 @@ from manyclass.weights.saved_labels import decode_labels, encode_labels
 from manyclass.weights.tensor_file import (
     PathLike,
     TensorFile,
-    check_version,
     checked,
     count,
     decode_text,
@@ -126,7 +125,6 @@ def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str,
 
 def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     """Return the parameters and the state of a file; what is wrong raises what `reading` makes a ValueError."""
-    check_version(file, FORMAT_VERSION)
     about = json.loads(file.metadata["model"])
     for name, choices in CHOICES.items():
         check_choice(name, about[name], choices)

@@ -165,6 +165,11 @@ class Covariance:
     error: Doubles
     n_rows: int
 
+    @classmethod
+    def none(cls, n: int) -> Covariance:
+        """Return that of n coefficients of which nothing is known."""
+        return cls("none", np.full((n, n), np.nan), np.zeros(n), 0)
+
 
 def list_features(sets: ChoiceSets) -> ChoiceSets:
     """Return data whose function of pairs was called once, where its features take little memory."""
@@ -250,10 +255,8 @@ class ChoiceObjective:
         part = form.slices["interactions"]
         left, right = np.split(theta[part].reshape(-1, rank), [len(form.chooser_names)])
         # W by its factors: rows are those of the full W, in order.
-        by_right = np.kron(np.eye(len(right)), left).reshape(len(right), len(left), -1).swapaxes(0, 1)
-        by_factors = np.hstack(
-            [np.kron(np.eye(len(left)), right), by_right.reshape(left.size // rank * len(right), -1)]
-        )
+        by_right = np.einsum("ir,jk->ijkr", left, np.eye(len(right))).reshape(len(left) * len(right), -1)
+        by_factors = np.hstack([np.kron(np.eye(len(left)), right), by_right])
         jacobian = scipy.linalg.block_diag(np.eye(part.start), by_factors, np.eye(form.n - part.stop))
         full = replace(self, form=replace(form, rank=-1), ridge=np.zeros(len(jacobian)))
         theta_of_full = np.concatenate([theta[: part.start], (left @ right.T).ravel(), theta[part.stop :]])
@@ -316,13 +319,6 @@ class FreeCoefficients:
     fixed: Doubles
     bounds: Doubles
 
-    @cached_property
-    def place(self) -> NDArray[np.int64]:
-        """Of each coefficient among the free ones; -1: it is fixed."""
-        place = np.full(len(self.fixed), -1)
-        place[np.diff(self.matrix.indptr) > 0] = self.matrix.indices
-        return place
-
     @property
     def n(self) -> int:
         """How many are free."""
@@ -379,7 +375,7 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
     """
     names, nests = form.names, form.slices["dissimilarity"]
     position, owner = {name: j for j, name in enumerate(names)}, np.arange(form.n)
-    fixed, bounds = np.zeros(form.n), np.tile([-np.inf, np.inf], (form.n, 1))
+    fixed, bounds = np.full(form.n, np.nan), np.tile([-np.inf, np.inf], (form.n, 1))
     bounds[nests] = LEAST_DISSIMILARITY, 1
     alone = np.flatnonzero(np.bincount(form.nests, minlength=len(form.nest_labels)) < 2)
     rules = {names[nests.start + nest]: 1.0 for nest in alone} | dict(constraints)
@@ -392,7 +388,7 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
             bounds[j] = (0, np.inf) if rule == "positive" else (-np.inf, 0)
         elif not isinstance(rule, str):
             check_number(f"constraints of {name!r}", rule)
-            owner[j], fixed[j] = -1, rule
+            fixed[j] = rule
         elif rule in position and (position[rule] < nests.start) == (j < nests.start):
             owner[j] = position[rule]
         else:
@@ -400,25 +396,15 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
                 f"constraints says that {name!r} is {rule!r}; it must be 'positive', 'negative', a number or another "
                 "coefficient"
             )
-    for j in range(form.n):
-        _resolve(j, owner, fixed, names)
-    movable = np.flatnonzero(owner >= 0)
-    owners, place = np.unique(owner[movable], return_inverse=True)
+    last = owner
+    for _ in rules:  # one after another, as what one equals may equal a third
+        last = owner[last]
+    for j in np.flatnonzero(owner[last] != last)[:1]:
+        raise ValueError(f"constraints says twice that {names[j]} and another coefficient are equal")
+    movable = np.flatnonzero(np.isnan(fixed[last]))
+    owners, place = np.unique(last[movable], return_inverse=True)
     matrix = sp.csr_array((np.ones(len(movable)), (movable, place)), shape=(form.n, len(owners)))
-    return FreeCoefficients(matrix, fixed, bounds[owners])
-
-
-def _resolve(j: int, owner: NDArray[np.int64], fixed: Doubles, names: list[str]) -> None:
-    """Let a coefficient have the last owner of those that it equals, one after another, or the value of a fixed one."""
-    chain = [j]
-    while owner[chain[-1]] not in (-1, chain[-1]):
-        chain.append(int(owner[chain[-1]]))
-        if chain[-1] in chain[:-1]:
-            raise ValueError(f"constraints says twice that {names[j]} and another coefficient are equal")
-    if owner[chain[-1]] < 0:
-        owner[j], fixed[j] = -1, fixed[chain[-1]]
-    else:
-        owner[j] = chain[-1]
+    return FreeCoefficients(matrix, np.nan_to_num(fixed[last]), bounds[owners])
 
 
 def precondition(
@@ -480,7 +466,6 @@ def times(T: Doubles, vector: Doubles) -> Doubles:
 def fit_exactly(
     objective: ChoiceObjective,
     free: FreeCoefficients,
-    start: Doubles,
     *,
     tol: float,
     max_iter: int,
@@ -493,12 +478,11 @@ def fit_exactly(
     ----------
     objective : ChoiceObjective
     free : FreeCoefficients
-    start : ndarray of shape (n,), float64
     tol : float
         The largest derivative in these coordinates, which is about the distance from the minimum in units of
         sqrt(loss): 1e-6 leaves coefficients within some 1e-6 sqrt(n_rows) of their standard errors.
     max_iter : int
-    seed : int, of rows drawn for the metric
+    seed : int, of the start of W of low rank, and of rows drawn for the metric
     watch : callable
         It is called with the loss of each iteration.
 
@@ -506,7 +490,12 @@ def fit_exactly(
     -------
     ChoiceFit
     """
-    start, n_metric_rows = _start_from_few_rows(objective, free, start, seed)
+    start = free.expand(np.clip(free.select(objective.form.start(seed)), *free.bounds.T))
+    n_rows, n_metric_rows = objective.sets.n_rows, 2000
+    if n_rows > MANY_ROWS * START_ROWS and objective.form.rank <= 0:
+        rows, n_metric_rows = np.sort(np.random.RandomState(seed).permutation(n_rows)[:START_ROWS]), START_ROWS
+        first = replace(objective, sets=objective.sets.take(rows))
+        start = fit_exactly(first, free, tol=1e-5, max_iter=50, seed=seed, watch=lambda _: None).theta
     T = precondition(objective, free, start, seed, n_metric_rows)
     return descend(objective, free, start, T, tol=tol, max_iter=max_iter, watch=watch)
 
@@ -576,16 +565,3 @@ def slope_within_bounds(slope: Doubles, values: Doubles, bounds: Doubles) -> Dou
     """
     low, high = bounds.T
     return np.where((values <= low) & (slope > 0) | (values >= high) & (slope < 0), 0.0, slope)
-
-
-def _start_from_few_rows(
-    objective: ChoiceObjective, free: FreeCoefficients, start: Doubles, seed: int
-) -> tuple[Doubles, int]:
-    """Coefficients fitted on a part of very many rows, and how many rows the metric there is to have."""
-    n_rows = objective.sets.n_rows
-    if n_rows <= MANY_ROWS * START_ROWS or objective.form.rank > 0:
-        return start, 2000
-    rows = np.sort(np.random.RandomState(seed).permutation(n_rows)[:START_ROWS])
-    first = replace(objective, sets=objective.sets.take(rows))
-    fit = fit_exactly(first, free, start, tol=1e-5, max_iter=50, seed=seed, watch=lambda _: None)
-    return fit.theta, START_ROWS

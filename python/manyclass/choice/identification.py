@@ -392,8 +392,8 @@ def _find_cone(logit: LinearLogit, start: Doubles, seed: int) -> Cone | None:
 def identify_within_bounds(names: list[str], free: FreeCoefficients, theta: Doubles) -> Identification:
     """Return an identification of which only bounds that are reached are known."""
     values, inside = free.select(theta), free.inside(theta)
-    bound = [j for j in np.flatnonzero(free.place >= 0) if not inside[free.place[j]]]
-    causes = {names[j]: f"at its bound {values[free.place[j]]:g}" for j in bound}
+    places = zip(*free.matrix.nonzero(), strict=True)
+    causes = {names[j]: f"at its bound {values[place]:g}" for j, place in places if not inside[place]}
     return Identification(names, free.matrix[:, np.flatnonzero(inside)].toarray(), causes, np.isin(names, [*causes]))
 
 

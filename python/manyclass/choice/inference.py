@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from manyclass.choice.fitting import ChoiceObjective, Covariance, FreeCoefficients, slope_within_bounds
 from manyclass.choice.identification import Identification, identify_by_information
@@ -33,17 +33,17 @@ def estimate_covariance(
     objective : ChoiceObjective
     known : Identification
     theta : ndarray of shape (n,), float64
-    kind : {"hessian", "robust", "clustered"}
+    kind : {"hessian", "robust", "clustered", "none"}
     seed : int, of rows or persons drawn where all would take too long
 
     Raises
     ------
     ValueError
-        If there are too many coefficients, or the data have no persons.
+        If there are too many coefficients.
     """
+    if kind == "none":
+        return Covariance.none(len(theta)), known
     sets = objective.sets
-    if kind == "clustered" and sets.persons is None:
-        raise ValueError("covariance is 'clustered'; the data have no persons")
     total = float(sets.weights.sum())
     slower = 1 if objective.form.model == "gumbel" else AS_A_QUADRATURE
     most, drawn = (pairs[sets.function is not None] // slower for pairs in (MOST_PAIRS, DRAWN_PAIRS))
@@ -61,14 +61,40 @@ def estimate_covariance(
         folds = (replace(objective, sets=sets.take(np.flatnonzero(fold == f))) for f in range(FOLDS))
         parts = [_information(drawn_objective, theta, known.basis, kind, total) for drawn_objective in folds]
         n_rows = int(np.sum(fold < FOLDS))
-    matrix, identified = invert_information(*_mean(parts), known, tol)
+    matrix, identified = invert_information(*np.mean(parts, axis=0), known=known, tol=tol)
     if len(parts) > 1:
         middle = np.sqrt(np.diag(matrix))
         # The jackknife over folds (Quenouille and Tukey).
-        without = [invert_information(*_mean([*parts[:f], *parts[f + 1 :]]), known, tol)[0] for f in range(FOLDS)]
-        spread = np.std(np.sqrt([np.diag(jackknifed) for jackknifed in without]), axis=0) * np.sqrt(FOLDS - 1)
+        others = (np.mean(np.delete(parts, fold, axis=0), axis=0) for fold in range(FOLDS))
+        without = [np.diag(invert_information(*matrices, known=known, tol=tol)[0]) for matrices in others]
+        spread = np.std(np.sqrt(without), axis=0) * np.sqrt(FOLDS - 1)
         error = np.divide(spread, middle, out=np.zeros(len(theta)), where=middle > 0)
     return Covariance(kind, matrix, error, n_rows), identified
+
+
+def estimate_by_person(
+    objective: Any, known: Identification, theta: Doubles, kind: str, n_rows: int, tol: float
+) -> tuple[Covariance, Identification]:
+    """Return the covariance where the likelihood is one of persons, whose gradients "robust" and "clustered" take.
+
+    Parameters
+    ----------
+    objective : LatentObjective or MixedObjective
+    known : Identification
+    theta : ndarray of shape (n,), float64
+    kind : {"hessian", "robust", "clustered", "none"}
+    n_rows : int
+    tol : float, as in `invert_information`
+    """
+    if kind == "none":
+        return Covariance.none(len(theta)), known
+    information = objective.hessian(theta, known.basis)
+    spread = information / objective.total
+    if kind != "hessian":
+        moves = objective.person_weights[:, None] * (objective.scores(theta) @ known.basis)
+        spread = moves.T @ moves
+    matrix, identified = invert_information(information, spread, known, tol)
+    return Covariance(kind, matrix, np.zeros(len(theta)), n_rows), identified
 
 
 def _information(
@@ -79,18 +105,11 @@ def _information(
     if kind == "hessian":
         return information, information / total
     gradients = (objective.scores(theta) * objective.weights[:, None]) @ M
-    if kind == "clustered" and objective.sets.persons is not None:
-        _, person = np.unique(objective.sets.persons, return_inverse=True)
-        of_persons = sp.csr_array((np.ones(len(person)), (person, np.arange(len(person)))))
-        gradients = np.asarray(of_persons @ gradients)
+    if kind == "clustered":
+        gradients = np.asarray(objective.sets.owners.sums @ gradients)
     # Of rows drawn by chance: their sum of squares is as many times larger in relation as they are fewer.
     weight = float(objective.sets.weights.mean())
     return information, gradients.T @ gradients * (objective.sets.n_rows * weight / total)
-
-
-def _mean(parts: list[tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
-    information, gradient_covariance = np.mean(parts, axis=0)
-    return information, gradient_covariance
 
 
 def invert_information(

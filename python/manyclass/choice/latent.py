@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 import scipy.special
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -27,7 +26,7 @@ from manyclass.choice.fitting import (
     whiten,
 )
 from manyclass.choice.identification import MOST_FREE, Identification, identify_within_bounds
-from manyclass.choice.inference import invert_information
+from manyclass.choice.inference import estimate_by_person
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings, MixtureState
 from manyclass.choice.sets import ChoiceSets
 from manyclass.help_lines import storing
@@ -146,30 +145,26 @@ class LatentObjective:
 
     def __post_init__(self) -> None:
         sets = self.rows.sets
-        n, persons = sets.n_rows, np.arange(sets.n_rows) if sets.persons is None else sets.persons
-        self.persons, first, self.person = np.unique(persons, return_index=True, return_inverse=True)
-        self.by_person = sp.csr_array((np.ones(n), (self.person, np.arange(n))), shape=(len(first), n))
-        self.total = float(sets.weights.sum())
-        self.person_weights = sets.weights[first] / self.total
-        by_row = self.state.features(sets)
-        self.features = by_row[first]
-        columns = {"the weight": sets.weights, **dict(zip(self.state.membership, by_row.T[1:], strict=True))}
-        for name, column in columns.items():
-            if (column != column[first][self.person]).any():
-                row = int(np.flatnonzero(column != column[first][self.person])[0])
-                raise ValueError(f"{name} of row {row} is not that of the person's first row; it must be one a person")
+        self.persons, self.total = sets.owners, float(sets.weights.sum())
+        self.person_weights = self.persons.cells("the weight", sets.weights) / self.total
+        names = ("", *self.state.membership)
+        columns = [self.persons.cells(*named) for named in zip(names, self.state.features(sets).T, strict=True)]
+        self.features = np.stack(columns, axis=1)
 
     def weigh(self, theta: Doubles) -> tuple[Doubles, Doubles]:
         """Return the log-likelihood of each person, and the probabilities of its classes, (n_classes, n_persons)."""
         coefficients, membership = self.state.split(theta)
-        losses = np.stack([np.asarray(self.by_person @ self.rows.losses(row)) for row in coefficients])
+        losses = np.stack([np.asarray(self.persons.sums @ self.rows.losses(row)) for row in coefficients])
         joint = log_shares(membership, self.features) - losses
         logs = np.logaddexp.reduce(joint, axis=0)
         return np.asarray(logs), np.exp(joint - logs)
 
     def expect(self, posterior: Doubles) -> Callable[[Doubles], tuple[float, Doubles]]:
         """Return the loss, and its gradient, that is expected where classes have these probabilities: EM's."""
-        classes = [self._weighted(row) for row in posterior[:, self.person]]
+        classes = []
+        for weights in self.rows.sets.weights * np.maximum(posterior[:, self.persons.rows], 1e-100):
+            share, sets = float(weights.sum() / self.total), replace(self.rows.sets, sample_weight=weights)
+            classes.append((share, replace(self.rows, sets=sets, ridge=self.rows.ridge / share)))
 
         def expected(theta: Doubles) -> tuple[float, Doubles]:
             coefficients, membership = self.state.split(theta)
@@ -184,14 +179,6 @@ class LatentObjective:
             return value, np.concatenate(slopes)
 
         return expected
-
-    def _weighted(self, posterior: Doubles) -> tuple[float, ChoiceObjective]:
-        """The share of a class, and its rows with the weights that they have there."""
-        weights = self.rows.sets.weights * np.maximum(posterior, 1e-100)
-        share = float(weights.sum() / self.total)
-        return share, replace(
-            self.rows, sets=replace(self.rows.sets, sample_weight=weights), ridge=self.rows.ridge / share
-        )
 
     def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
         """Return the value and the gradient, which is that of what is expected."""
@@ -209,10 +196,18 @@ class LatentObjective:
         posterior = self.weigh(theta)[1]
         surplus = np.exp(log_shares(membership, self.features)) - posterior
         blocks = [
-            weights[:, None] * np.asarray(self.by_person @ self.rows.scores(row))
+            weights[:, None] * np.asarray(self.persons.sums @ self.rows.scores(row))
             for weights, row in zip(posterior, coefficients, strict=True)
         ]
         return np.concatenate([*blocks, *(row[:, None] * self.features for row in surplus[1:])], axis=1)
+
+    def hessian(self, theta: Doubles, directions: Doubles) -> Doubles:
+        """Return the second derivatives along columns that move utilities by about 1, 0 where they are rounding."""
+        step = 0.01 / np.sqrt(self.total)
+        slopes = [self(theta + step * row)[1] - self(theta - step * row)[1] for row in directions.T]
+        matrix = directions.T @ np.reshape(slopes, directions.T.shape).T / (2 * step)
+        curved = np.diag(matrix) > FLAT
+        return np.asarray((matrix + matrix.T) / 2 * np.outer(curved, curved))
 
     def scales(self) -> Doubles:
         """Return the change of each coefficient that moves utilities by about 1."""
@@ -290,7 +285,7 @@ class LatentClasses(ChoiceMixture):
             raise TypeError(f"membership is {self.membership!r}; it must be a list of names of features of choosers")
 
     def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
-        """Fit the classes to choices.
+        """Fit the classes to choices: EM from several starts, of which the best are continued by L-BFGS.
 
         Parameters
         ----------
@@ -314,16 +309,36 @@ class LatentClasses(ChoiceMixture):
         membership = tuple(self.membership or ())
         for name in membership:
             if name not in sets.chooser_names:
-                known = ", ".join(map(repr, sets.chooser_names)) or "none"
-                raise ValueError(f"membership has {name!r}, which is no feature of choosers; there are {known}")
-        if settings.covariance == "clustered" and sets.persons is None:
-            raise ValueError("covariance is 'clustered'; the data have no persons")
+                features = ", ".join(map(repr, sets.chooser_names)) or "none"
+                raise ValueError(f"membership has {name!r}, which is no feature of choosers; there are {features}")
         state = LatentState(form, int(self.n_classes), membership, ())
         rows = ChoiceObjective(form, list_features(sets), settings.ridge, settings.n_threads)
         objective = LatentObjective(state, rows)
-        if len(objective.persons) < state.n_classes:
-            raise ValueError(f"n_classes is {state.n_classes}; the data have {len(objective.persons)} persons")
-        return fit_latent_classes(objective, free, self, settings)
+        if (n_persons := len(objective.features)) < state.n_classes:
+            raise ValueError(f"n_classes is {state.n_classes}; the data have {n_persons} persons")
+        limits = settings.limits(1e-8)
+        free_of_all = free.repeat(state.n_classes, len(state.names) - state.n_classes * form.n)
+        pooled = fit_exactly(rows, free, seed=settings.seed, **limits).theta
+        T = precondition(rows, free, pooled, settings.seed, 2000)
+        theta = np.concatenate([*[pooled] * state.n_classes, np.zeros(len(state.names) - state.n_classes * form.n)])
+        T_of_all = _join(objective, T)
+        memberships = _memberships_of_starts(objective, free, pooled, T, self, settings.seed)
+        watch = settings.watch
+        runs = [_run_em(objective, free_of_all, theta, posterior, T_of_all, self, watch) for posterior in memberships]
+        fits = []
+        for theta, losses in sorted(runs, key=lambda run: run[1][-1])[:STARTS_CONTINUED]:
+            metric = T_of_all
+            if form.core.has_scores() and free_of_all.n <= MOST_FREE:
+                scores = objective.scores(theta) @ free_of_all.matrix
+                metric = whiten(scores.T @ (objective.person_weights[:, None] * scores), free_of_all.bounded)
+            fit = descend(objective, free_of_all, theta, metric, **limits)
+            fits.append(replace(fit, losses=np.concatenate([losses, fit.losses])))
+        fit = min(fits, key=lambda fit: float(fit.losses[-1]))
+        state, theta = objective.order(fit.theta)
+        covariance, known = _covariance(objective, free_of_all, theta, settings.covariance)
+        likelihood = state.log_likelihood(theta, form, rows.sets, settings.n_threads)
+        fit = replace(fit, theta=theta)
+        return ChoiceState.of(form, rows.sets, fit, covariance, known, likelihood, settings.solver, state)
 
     def restore(self, form: ChoiceForm, description: dict[str, Any]) -> LatentState:
         """Return the state that was described in a file.
@@ -344,48 +359,6 @@ class LatentClasses(ChoiceMixture):
         return LatentState(form, n_classes, tuple(description["membership"]), shares)
 
 
-def fit_latent_classes(
-    objective: LatentObjective, free: FreeCoefficients, mixture: LatentClasses, settings: MixtureSettings
-) -> ChoiceState:
-    """Fit latent classes: EM from several starts, of which the best are continued by L-BFGS.
-
-    Parameters
-    ----------
-    objective : LatentObjective
-    free : FreeCoefficients, of one class
-    mixture : LatentClasses
-    settings : MixtureSettings
-
-    Returns
-    -------
-    ChoiceState
-    """
-    rows, state, watch = objective.rows, objective.state, settings.watch
-    limits = settings.limits(1e-8)
-    free_of_all = free.repeat(state.n_classes, len(state.names) - state.n_classes * free.matrix.shape[0])
-    begin = free.expand(np.clip(free.select(rows.form.start(settings.seed)), *free.bounds.T))
-    pooled = fit_exactly(rows, free, begin, seed=settings.seed, **limits).theta
-    T = precondition(rows, free, pooled, settings.seed, 2000)
-    alike = np.concatenate([*[pooled] * state.n_classes, np.zeros(len(objective.features.T) * (state.n_classes - 1))])
-    T_of_all = _join(objective, T)
-    memberships = _memberships_of_starts(objective, free, pooled, T, mixture, settings.seed)
-    runs = [_run_em(objective, free_of_all, alike, posterior, T_of_all, mixture, watch) for posterior in memberships]
-    fits = []
-    for theta, losses in sorted(runs, key=lambda run: run[1][-1])[:STARTS_CONTINUED]:
-        metric = T_of_all
-        if rows.form.core.has_scores() and free_of_all.n <= MOST_FREE:
-            scores = objective.scores(theta) @ free_of_all.matrix
-            metric = whiten(scores.T @ (objective.person_weights[:, None] * scores), free_of_all.bounded)
-        fit = descend(objective, free_of_all, theta, metric, **limits)
-        fits.append(replace(fit, losses=np.concatenate([losses, fit.losses])))
-    fit = min(fits, key=lambda fit: float(fit.losses[-1]))
-    state, theta = objective.order(fit.theta)
-    covariance, known = _covariance(objective, free_of_all, theta, settings.covariance)
-    likelihood = state.log_likelihood(theta, rows.form, rows.sets, settings.n_threads)
-    fit = replace(fit, theta=theta)
-    return ChoiceState.of(rows.form, rows.sets, fit, covariance, known, likelihood, "lbfgs", state)
-
-
 def _join(objective: LatentObjective, T: Doubles) -> Doubles:
     """The coordinates of all coefficients by those of one class."""
     moments = objective.features.T @ (objective.person_weights[:, None] * objective.features)
@@ -402,10 +375,10 @@ def _memberships_of_starts(
     seed: int,
 ) -> Iterator[Doubles]:
     """Yield probabilities of classes to begin with: persons beside those of like gradients, who are drawn by chance."""
-    k, n, random = objective.state.n_classes, len(objective.persons), np.random.RandomState(seed)
+    k, n, random = objective.state.n_classes, len(objective.features), np.random.RandomState(seed)
     directions = random.standard_normal((n, k))
     if objective.rows.form.core.has_scores():
-        slopes: Any = (objective.by_person @ objective.rows.scores(pooled)) @ free.matrix
+        slopes: Any = (objective.persons.sums @ objective.rows.scores(pooled)) @ free.matrix
         directions = slopes * T if T.ndim == 1 else slopes @ T
     directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-300)
     for _ in range(mixture.n_starts if k > 1 else 1):
@@ -440,31 +413,13 @@ def _covariance(
     objective: LatentObjective, free: FreeCoefficients, theta: Doubles, kind: str
 ) -> tuple[Covariance, Identification]:
     """The covariance, by persons where it is not "hessian", and what the data tell as second derivatives show it."""
-    n, rows = len(theta), objective.rows
+    rows = objective.rows
     known = identify_within_bounds(objective.state.names, free, theta)
     if kind == "auto":
         persons = rows.sets.persons is not None and rows.form.core.has_scores()
         kind = "none" if rows.ridge.any() or not 0 < free.n <= MOST_FREE else "clustered" if persons else "hessian"
-    if kind == "none":
-        return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
     known = replace(known, basis=known.basis * free.select(objective.scales())[free.inside(theta)])
-    information = _second_derivatives(objective, known.basis, theta)
-    curved = np.diag(information) > FLAT
-    information *= np.outer(curved, curved)
-    spread = information / objective.total
-    if kind != "hessian":
-        moves = objective.person_weights[:, None] * objective.scores(theta) @ known.basis
-        spread = moves.T @ moves
-    matrix, known = invert_information(information, spread, known, FLAT)
-    return Covariance(kind, matrix, np.zeros(n), rows.sets.n_rows), known
-
-
-def _second_derivatives(objective: LatentObjective, directions: Doubles, theta: Doubles) -> Doubles:
-    """The second derivatives along the columns of directions, by differences of the gradient."""
-    step = 0.01 / np.sqrt(objective.total)
-    slopes = [objective(theta + step * row)[1] - objective(theta - step * row)[1] for row in directions.T]
-    matrix = directions.T @ np.reshape(slopes, directions.T.shape).T / (2 * step)
-    return np.asarray((matrix + matrix.T) / 2)
+    return estimate_by_person(objective, known, theta, kind, rows.sets.n_rows, FLAT)
 
 
 @dataclass(frozen=True)
@@ -498,7 +453,7 @@ def find_memberships(model: ChoiceClassifier, sets: ChoiceSets) -> Memberships:
     state = _state(model)
     objective = state.objective(state.form, model._rows(sets), n_threads_from(model.n_jobs))
     prior = np.exp(log_shares(state.split(model.coef_)[1], objective.features))
-    return Memberships(objective.persons, prior.T, objective.weigh(model.coef_)[1].T)
+    return Memberships(np.array(objective.persons.labels), prior.T, objective.weigh(model.coef_)[1].T)
 
 
 def _state(model: ChoiceClassifier) -> LatentState:
@@ -562,17 +517,10 @@ def compare_classes(model: ChoiceClassifier, sets: ChoiceSets, numbers: Iterable
     for number in numbers:
         fitted = clone(model).set_params(mixture__n_classes=number).fit(sets)
         posterior = find_memberships(fitted, sets).posterior
-        n_free, loss = fitted._fitted.n_free, -2 * fitted.log_likelihood_
-        spread = -np.sum(scipy.special.xlogy(posterior, posterior))
-        line = {
-            "n_classes": number,
-            "log_likelihood": fitted.log_likelihood_,
-            "n_free": n_free,
-            "AIC": loss + 2 * n_free,
-            "BIC": loss + n_free * np.log(sets.n_rows),
-            "CAIC": loss + n_free * (1 + np.log(sets.n_rows)),
-            "entropy": 1 - spread / (len(posterior) * np.log(max(number, 2))),
-        }
+        spread = -np.sum(scipy.special.xlogy(posterior, posterior)) / (len(posterior) * np.log(max(number, 2)))
+        facts, n_free = fitted.summary().facts, fitted._fitted.n_free
+        line = {"n_classes": number, "log_likelihood": fitted.log_likelihood_, "n_free": n_free}
+        line |= {"AIC": facts["AIC"], "BIC": facts["BIC"], "CAIC": facts["BIC"] + n_free, "entropy": 1 - spread}
         for name, figure in line.items():
             table.setdefault(name, []).append(float(figure))
     return table

@@ -16,10 +16,8 @@ from scipy.stats import qmc
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
 from manyclass.choice.fitting import (
-    ChoiceFit,
     ChoiceForm,
     ChoiceObjective,
-    Covariance,
     FreeCoefficients,
     descend,
     fit_exactly,
@@ -28,7 +26,7 @@ from manyclass.choice.fitting import (
     whiten,
 )
 from manyclass.choice.identification import Identification, find_unidentified, hold_constant
-from manyclass.choice.inference import invert_information
+from manyclass.choice.inference import estimate_by_person, invert_information
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings, MixtureState
 from manyclass.choice.sets import ChoiceSets
 from manyclass.help_lines import storing
@@ -130,7 +128,11 @@ class RandomCoefficients(ChoiceMixture):
         return tuple(self.correlated)
 
     def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
-        """Fit the mixture to choices; see `fit_random_coefficients`.
+        """Fit the mixture to choices by BFGS from the multinomial logit's estimate, in the metric of persons' scores.
+
+        With solver "double_sum", each row has alternatives drawn once, whose weights correct utilities: consistent for
+        the multinomial logit (McFadden 1978), and for a mixed one as the number of draws grows (Guevara & Ben-Akiva
+        2013, "Sampling of alternatives in logit mixture models").
 
         Parameters
         ----------
@@ -142,8 +144,39 @@ class RandomCoefficients(ChoiceMixture):
         Returns
         -------
         ChoiceState
+
+        Raises
+        ------
+        ValueError
+            If names are none of coefficients or features, or data do not fit in memory.
         """
-        return fit_random_coefficients(form, sets, free, self, settings)
+        count = FIRST_DRAWS if self.n_draws == "auto" else self.n_draws
+        state = MixedLogit(self, form, settings.seed, count, (1.0,) * len(self.coefficients))
+        state.columns, state.shifts  # noqa: B018 - raise for names that do not exist
+        sets = _sets_in_memory(sets, settings)
+        theta, known, free = _fit_multinomial(form, sets, free, state, settings)
+        ridge = np.append(settings.ridge, np.zeros(len(theta) - form.n))
+        objective = MixedObjective(MixedPersons.of(state, form, sets, settings.n_threads), ridge)
+        theta[form.n : form.n + len(state.places)] = _first_spreads(objective, theta)
+        limits = settings.limits(1e-3 / np.sqrt(len(objective.person_weights)))  # a thousandth of a standard error
+        while True:
+            T = whiten(objective.score_products(theta, free.matrix), free.bounded)
+            fit = descend(objective, free, theta, T, **limits)
+            state, theta = _with_positive_spreads(objective.persons.state, fit.theta)
+            objective = objective.with_state(state)
+            draw_errors, std_errors = objective.draw_errors(theta, known)
+            share = np.max(draw_errors[std_errors > 0] / std_errors[std_errors > 0], initial=0) / DRAW_SHARE
+            if self.n_draws != "auto" or share <= 1 or state.n_draws >= MOST_AUTO_DRAWS:
+                break
+            count = min(MOST_AUTO_DRAWS, int(state.n_draws * np.clip(share**2, 2, 16)))
+            objective = objective.with_state(replace(state, n_draws=count))
+        kind = settings.covariance
+        if kind == "auto":
+            kind = "none" if settings.ridge.any() else "hessian"
+        covariance, known = estimate_by_person(objective, known, theta, kind, sets.n_rows, 1e-9)
+        likelihood = float(objective.persons.weights @ objective.persons.scores(theta)[0])
+        fit = replace(fit, theta=theta, draw_errors=np.nan_to_num(draw_errors))
+        return ChoiceState.of(form, sets, fit, covariance, known, likelihood, settings.solver, state)
 
     def restore(self, form: ChoiceForm, description: dict[str, Any]) -> MixedLogit:
         """Return the state that was described in a file.
@@ -291,30 +324,23 @@ class MixedPersons:
     state : MixedLogit
     core : _core.MixedProblem, of rows person after person
     order : ndarray of shape (n_rows,), int64, where these rows stand in the data
-    begins : ndarray of shape (n_persons + 1,), int64, where each person's begin
     weights : ndarray of shape (n_persons,), float64
     """
 
     state: MixedLogit
     core: _core.MixedProblem
     order: NDArray[np.int64]
-    begins: NDArray[np.int64]
     weights: Doubles
 
     @classmethod
     def of(cls, state: MixedLogit, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> MixedPersons:
         """Return the persons of data; raises ValueError where they have weights or shifts that differ by row."""
-        who = np.arange(sets.n_rows) if sets.persons is None else sets.persons
-        order = np.argsort(who, kind="stable")
-        begins = np.append(np.flatnonzero(np.diff(who[order], prepend=-1)), sets.n_rows)
-        sets = sets.take(order)
-        firsts = np.repeat(begins[:-1], np.diff(begins))
-        if np.any(sets.weights != sets.weights[firsts]):
-            raise ValueError("the rows of a person have different weights")
-        for feature in {feature for _, feature in state.shifts.values()}:
-            if np.any(sets.X[:, feature] != sets.X[firsts, feature]):
-                raise ValueError(f"{sets.chooser_names[feature]!r} shifts means, but differs among rows of a person")
-        (problem,) = make_problems(form, sets, n_threads)
+        persons = sets.owners
+        for _, feature in state.shifts.values():
+            persons.cells(sets.chooser_names[feature], sets.X[:, feature])
+        order = np.argsort(persons.rows, kind="stable")
+        begins = np.append(0, np.cumsum(np.bincount(persons.rows)))
+        (problem,) = make_problems(form, sets.take(order), n_threads)
         n, n_form = len(state.columns), state.form.n
         spreads = np.full((n, n), -1, dtype=np.int32)
         shifts = np.full((n, len(form.chooser_names)), -1, dtype=np.int32)
@@ -324,14 +350,14 @@ class MixedPersons:
             shifts[row, column] = place
         core = _core.MixedProblem(
             problem=problem,
-            persons=begins.astype(np.int64),
+            persons=begins,
             columns=state.columns,
             signs=np.array([distribution.sign for distribution in state.distributions]),
             spreads=spreads.ravel(),
             shifts=shifts.ravel(),
             n_coefficients=len(state.names),
         )
-        return cls(state, core, order, begins, sets.weights[begins[:-1]])
+        return cls(state, core, order, persons.cells("the weight", sets.weights))
 
     @cached_property
     def _all_draws(self) -> NDArray[np.float32]:
@@ -357,109 +383,67 @@ class MixedPersons:
 
 @dataclass(frozen=True)
 class MixedObjective:
-    """Minus the mean simulated log-likelihood of persons, with a ridge, by the free coefficients.
+    """Minus the mean simulated log-likelihood of persons, with a ridge.
 
     Attributes
     ----------
     persons : MixedPersons
-    free : FreeCoefficients
     ridge : ndarray of shape (n,), float64
     """
 
     persons: MixedPersons
-    free: FreeCoefficients
     ridge: Doubles
 
     @cached_property
-    def weights(self) -> Doubles:
+    def total(self) -> float:
+        """The sum of the weights of the persons."""
+        return float(self.persons.weights.sum())
+
+    @cached_property
+    def person_weights(self) -> Doubles:
         """Weights of the persons, whose sum is 1."""
-        return np.asarray(self.persons.weights / self.persons.weights.sum())
+        return np.asarray(self.persons.weights / self.total)
+
+    def scores(self, theta: Doubles) -> Doubles:
+        """Return the gradient of each person's log-likelihood, (n_persons, n)."""
+        return self.persons.scores(theta)[1]
 
     def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
         """Return the value and the gradient by all coefficients."""
         log_likelihoods, scores = self.persons.scores(theta)
-        value = 0.5 * float(self.ridge @ theta**2) - float(self.weights @ log_likelihoods)
-        return value, self.ridge * theta - self.weights @ scores
+        value = 0.5 * float(self.ridge @ theta**2) - float(self.person_weights @ log_likelihoods)
+        return value, self.ridge * theta - self.person_weights @ scores
 
-    def score_products(self, theta: Doubles, weights: Doubles, M: Any) -> Doubles:
-        """Return the sum over persons of weighted products of gradients by M (Berndt, Hall, Hall & Hausman 1974)."""
-        scores = self.persons.scores(theta)[1] @ M
-        return np.asarray(scores.T @ (scores * weights[:, None]))
+    def score_products(self, theta: Doubles, M: Any) -> Doubles:
+        """Return the mean over persons of products of gradients by M (Berndt, Hall, Hall & Hausman 1974)."""
+        scores = self.scores(theta) @ M
+        return np.asarray(scores.T @ (scores * self.person_weights[:, None]))
 
     def hessian(self, theta: Doubles, M: Any, step: float = 1e-5) -> Doubles:
         """Return second derivatives by M: differences of the gradient along steps where they are near 1."""
-        T = whiten(self.score_products(theta, self.weights, M), bounded=False)
+        T = whiten(self.score_products(theta, M), bounded=False)
         gradient = self(theta)[1]
         moves = M @ T
         second = np.array([self(theta + step * move)[1] - gradient for move in moves.T]) @ moves / step
         inverse = np.linalg.inv(T)
         return np.asarray(inverse.T @ (second + second.T) @ inverse / 2)
 
+    def with_state(self, state: MixedLogit) -> MixedObjective:
+        """Return the same with other draws."""
+        return replace(self, persons=replace(self.persons, state=state))
+
     def draw_errors(self, theta: Doubles, known: Identification) -> tuple[Doubles, Doubles]:
         """Return what draws leave in coefficients, and their standard errors by products of gradients.
 
         Other draws change the gradients of persons: half the covariance of these changes is that of draws.
         """
-        scores = self.persons.scores(theta)[1]
-        other = replace(self.persons, state=replace(self.persons.state, seed=self.persons.state.seed + 1))
-        changes = (scores - other.scores(theta)[1]) @ known.basis * self.weights[:, None]
-        products = scores @ known.basis
-        information = products.T @ (products * self.weights[:, None])
-        total = self.persons.weights.sum()
-        spreads = (changes.T @ changes / 2, information / total)
+        other = self.with_state(replace(self.persons.state, seed=self.persons.state.seed + 1))
+        scores, weights = self.scores(theta), self.person_weights[:, None]
+        changes = (scores - other.scores(theta)) @ known.basis * weights
+        information = known.basis.T @ (scores.T @ (scores * weights)) @ known.basis
+        spreads = (changes.T @ changes / 2, information / self.total)
         draw_covariance, row_covariance = (invert_information(information, spread, known)[0] for spread in spreads)
         return np.sqrt(np.diag(draw_covariance)), np.sqrt(np.diag(row_covariance))
-
-
-def fit_random_coefficients(
-    form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, mixture: RandomCoefficients, settings: MixtureSettings
-) -> ChoiceState:
-    """Fit a mixed logit by BFGS from the multinomial logit's estimate, in the metric of persons' scores.
-
-    With solver "double_sum", each row has alternatives drawn once, whose weights correct utilities: consistent for the
-    multinomial logit (McFadden 1978), and for a mixed one as the number of draws grows (Guevara & Ben-Akiva 2013,
-    "Sampling of alternatives in logit mixture models").
-
-    Parameters
-    ----------
-    form : ChoiceForm, of Gumbel noise without nests, W being none or full
-    sets : ChoiceSets with choices
-    free : FreeCoefficients, of the form
-    mixture : RandomCoefficients
-    settings : MixtureSettings
-
-    Returns
-    -------
-    ChoiceState
-
-    Raises
-    ------
-    ValueError
-        If names are none of coefficients or features, or data do not fit in memory.
-    """
-    count = FIRST_DRAWS if mixture.n_draws == "auto" else mixture.n_draws
-    state = MixedLogit(mixture, form, settings.seed, count, (1.0,) * len(mixture.coefficients))
-    state.columns, state.shifts  # noqa: B018 - raise for names that do not exist
-    sets = _sets_in_memory(sets, settings)
-    theta, known, free = _fit_multinomial(form, sets, free, state, settings)
-    ridge = np.append(settings.ridge, np.zeros(len(theta) - form.n))
-    persons = MixedPersons.of(state, form, sets, settings.n_threads)
-    theta[form.n : form.n + len(state.places)] = _first_spreads(MixedObjective(persons, free, ridge), theta)
-    while True:
-        fit = _minimize(MixedObjective(persons, free, ridge), theta, settings)
-        state, theta = _with_positive_spreads(persons.state, fit.theta)
-        objective = MixedObjective(replace(persons, state=state), free, ridge)
-        draw_errors, std_errors = objective.draw_errors(theta, known)
-        share = np.max(draw_errors[std_errors > 0] / std_errors[std_errors > 0], initial=0) / DRAW_SHARE
-        if mixture.n_draws != "auto" or share <= 1 or state.n_draws >= MOST_AUTO_DRAWS:
-            break
-        count = min(MOST_AUTO_DRAWS, int(state.n_draws * np.clip(share**2, 2, 16)))
-        persons = replace(persons, state=replace(state, n_draws=count))
-    covariance, known = _covariance(objective, theta, known, settings, sets)
-    likelihood = float(persons.weights @ objective.persons.scores(theta)[0])
-    fit = replace(fit, theta=theta, draw_errors=np.nan_to_num(draw_errors))
-    solver = "lbfgs" if settings.solver == "auto" else settings.solver
-    return ChoiceState.of(form, sets, fit, covariance, known, likelihood, solver, state)
 
 
 def _fit_multinomial(
@@ -468,8 +452,7 @@ def _fit_multinomial(
     """Means at the multinomial logit's estimate without spread, what data tell of all, and which are free."""
     objective = ChoiceObjective(form, sets, settings.ridge, settings.n_threads)
     free, held = hold_constant(objective, free, settings.seed)
-    start = free.expand(np.clip(free.select(form.start(settings.seed)), *free.bounds.T))
-    fit = fit_exactly(objective, free, start, tol=1e-5, max_iter=200, seed=settings.seed, watch=lambda _: None)
+    fit = fit_exactly(objective, free, tol=1e-5, max_iter=200, seed=settings.seed, watch=lambda _: None)
     known = find_unidentified(objective, free, fit.theta, held, settings.seed)
     extra = len(state.names) - form.n
     theta = np.append(fit.theta, np.zeros(extra))
@@ -497,8 +480,8 @@ def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
 def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:
     """Spreads to begin with, that move persons' log-likelihoods by about `FIRST_SPREAD`; 0 off the diagonal of L."""
     state = objective.persons.state
-    slopes = objective.persons.scores(theta)[1][:, state.columns]
-    spreads = FIRST_SPREAD / np.maximum(np.sqrt(objective.weights @ slopes**2), 1e-6)
+    slopes = objective.scores(theta)[:, state.columns]
+    spreads = FIRST_SPREAD / np.maximum(np.sqrt(objective.person_weights @ slopes**2), 1e-6)
     # Of a logarithm, 1 is much; rows that means separate have slopes near 0.
     spreads = np.where(
         [distribution.sign != 0 for distribution in state.distributions], np.minimum(spreads, 1), spreads
@@ -506,37 +489,10 @@ def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:
     return np.array([spreads[row] * (row == column) for row, column in state.places.values()])
 
 
-def _minimize(objective: MixedObjective, start: Doubles, settings: MixtureSettings) -> ChoiceFit:
-    T = whiten(objective.score_products(start, objective.weights, objective.free.matrix), objective.free.bounded)
-    auto = 1e-3 / np.sqrt(len(objective.weights))  # a thousandth of a standard error
-    return descend(objective, objective.free, start, T, **settings.limits(auto))
-
-
 def _with_positive_spreads(state: MixedLogit, theta: Doubles) -> tuple[MixedLogit, Doubles]:
     """The same likelihood with a diagonal of L that is not negative: columns of L and draws change their signs."""
-    first = state.form.n
-    diagonal = {row: theta[first + at] for at, (row, column) in enumerate(state.places.values()) if row == column}
-    flips = np.array([-1.0 if diagonal[j] < 0 else 1.0 for j in range(len(state.columns))])
-    theta = theta.copy()
-    for at, (_, column) in enumerate(state.places.values()):
-        theta[first + at] *= flips[column]
+    theta, (rows, columns) = theta.copy(), np.array([*state.places.values()]).T
+    spreads, flips = theta[state.form.n :][: len(rows)], np.ones(len(state.columns))
+    flips[rows[rows == columns]] = np.where(spreads[rows == columns] < 0, -1.0, 1.0)
+    spreads *= flips[columns]
     return replace(state, flips=tuple(flips.tolist())), theta
-
-
-def _covariance(
-    objective: MixedObjective, theta: Doubles, known: Identification, settings: MixtureSettings, sets: ChoiceSets
-) -> tuple[Covariance, Identification]:
-    """The covariance of the estimates: "auto" is "hessian", and "robust" is by person, as the likelihood is."""
-    n = len(theta)
-    kind = "hessian" if settings.covariance == "auto" else settings.covariance
-    if kind == "clustered" and sets.persons is None:
-        raise ValueError("covariance is 'clustered'; the data have no persons")
-    if kind == "none" or (settings.covariance == "auto" and objective.ridge.any()):
-        return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
-    information = objective.hessian(theta, known.basis)
-    if kind == "hessian":
-        spread = information / objective.persons.weights.sum()
-    else:
-        spread = objective.score_products(theta, objective.weights**2, known.basis)
-    matrix, known = invert_information(information, spread, known, tol=1e-9)
-    return Covariance(kind, matrix, np.zeros(n), sets.n_rows), known

@@ -25,7 +25,7 @@ class MixtureSettings:
     ----------
     ridge : ndarray of shape (form.n,), float64, of the coefficients of the form
     covariance : {"auto", "hessian", "robust", "clustered", "none"}
-    solver : {"auto", "lbfgs", "double_sum"}; the last one draws alternatives
+    solver : {"lbfgs", "double_sum"}; the latter draws alternatives
     n_negatives : int, alternatives that it draws by row
     max_iter : int or "auto"
     tol : float or "auto"

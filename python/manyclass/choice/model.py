@@ -14,7 +14,13 @@ from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.choice.drawn import MOST_PASSES, fit_drawn
-from manyclass.choice.files import FORMAT, parameters_by_alternative, read_choice_model, write_choice_model
+from manyclass.choice.files import (
+    FORMAT,
+    FORMAT_VERSION,
+    parameters_by_alternative,
+    read_choice_model,
+    write_choice_model,
+)
 from manyclass.choice.fitting import (
     PARTS,
     ChoiceForm,
@@ -31,10 +37,10 @@ from manyclass.choice.policies import ChoicePolicies
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.choice.summary import ChoiceInference
 from manyclass.help_lines import hinting, storing
-from manyclass.labels import as_labels, check_targets
+from manyclass.labels import as_labels, checked_labels
 from manyclass.registry import names
 from manyclass.weights.arrays import Doubles
-from manyclass.weights.tensor_file import PathLike, open_tensors, reading
+from manyclass.weights.tensor_file import PathLike, open_format, reading
 
 MOST_EXACT = 1 << 31  # pairs of a row and an alternative up to which "auto" looks at all of them
 MOST_BY_FUNCTION = 1 << 27  # the same where a function makes their features
@@ -208,9 +214,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         ValueError
             If the file is no choice model, truncated, inconsistent or of a newer format.
         """
-        file = open_tensors(path)
-        if file.metadata.get("format") != FORMAT:
-            raise ValueError(f"{file.path} is not a choice model of manyclass")
+        file = open_format(path, FORMAT, FORMAT_VERSION, "a choice model")
         with reading(file):
             parameters, state = read_choice_model(file)
             model = cls(**parameters)
@@ -246,9 +250,6 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         n_threads_from(self.n_jobs)
         if self.nests is not None and self.noise != "gumbel":
             raise ValueError(f"noise is {self.noise!r}; with nests it must be 'gumbel'")
-        self._check_mixture()
-
-    def _check_mixture(self) -> None:
         if self.mixture is None:
             return
         if not isinstance(self.mixture, ChoiceMixture):
@@ -294,27 +295,28 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         free = find_free_coefficients(form, {**scale_nests, **constraints})
         ridge = self._ridge(form)
         seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
-        named = {name: getattr(self, name) for name in ("covariance", "solver", "n_negatives", "max_iter", "tol")}
-        settings = MixtureSettings(ridge=ridge, **named, seed=seed, n_threads=threads, watch=self._watch())
+        solver = self._solver(sets, form)
+        if self.covariance == "clustered" and sets.persons is None:
+            raise ValueError("covariance is 'clustered'; the data have no persons")
+        named = {name: getattr(self, name) for name in ("covariance", "n_negatives", "max_iter", "tol")}
+        settings = MixtureSettings(ridge, solver=solver, **named, seed=seed, n_threads=threads, watch=self._watch())
         self.n_features_in_ = sets.X.shape[1]
         if self.mixture is not None:
             self._state = self.mixture.fit(form, sets, free, settings)
             return self
-        solver = self._solver(sets, form)
         whole = list_features(sets) if solver == "lbfgs" else sets
         objective = ChoiceObjective(form, whole, ridge, threads)
         held = dict.fromkeys(scale_nests, "nest of all alternatives")
         free, constant = hold_constant(objective, free, seed)
-        start = free.expand(np.clip(free.select(form.start(seed)), *free.bounds.T))
         if solver == "lbfgs":
             # Where much is to be looked at, a ten-thousandth of a standard error.
             tol = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
-            fitted = fit_exactly(objective, free, start, seed=seed, **settings.limits(tol))
+            fitted = fit_exactly(objective, free, seed=seed, **settings.limits(tol))
             likelihood = -float(np.sum(objective.sets.weights * objective.losses(fitted.theta)))
         else:
             most = MOST_PASSES if self.max_iter == "auto" else int(self.max_iter)
             drawn = {"n_draws": self.n_negatives, "max_iter": most, "seed": seed}
-            fitted = fit_drawn(objective, free, start, **drawn, watch=settings.watch)
+            fitted = fit_drawn(objective, free, **drawn, watch=settings.watch)
             likelihood = np.nan
         known = find_unidentified(objective, free, fitted.theta, held | constant, seed)
         covariance, known = self._covariance(objective, known, fitted.theta, seed)
@@ -424,8 +426,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
 
     @staticmethod
     def _by_alternative(name: str, labels: Any, k: int) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
-        check_targets(labels, several=False, name=name)
-        array = as_labels(labels)
+        array = checked_labels(labels, name)
         if array.shape != (k,):
             raise ValueError(f"{name} has shape {array.shape}; it must have a label for each of {k} alternatives")
         kinds, first, place = np.unique(array, return_index=True, return_inverse=True)
@@ -451,15 +452,13 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
             return str(self.solver)
         most = MOST_EXACT if sets.function is None else MOST_BY_FUNCTION
         most //= 1 if form.model == "gumbel" else AS_A_QUADRATURE
-        return "double_sum" if can and sets.n_pairs > most else "lbfgs"
+        return "double_sum" if can and self.mixture is None and sets.n_pairs > most else "lbfgs"
 
     def _covariance(
         self, objective: ChoiceObjective, known: Identification, theta: Doubles, seed: int
     ) -> tuple[Covariance, Identification]:
-        n, kind = len(theta), self.covariance
+        kind = self.covariance
         if kind == "auto":
             none = not objective.form.core.has_scores() or objective.ridge.any() or not 0 < known.n <= 1000
             kind = "none" if none else "hessian" if objective.sets.persons is None else "clustered"
-        if kind == "none":
-            return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
         return estimate_covariance(objective, known, theta, kind, seed)

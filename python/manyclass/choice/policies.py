@@ -145,9 +145,6 @@ def _moved(sets: ChoiceSets, feature: str, alternative: Any, move: Callable[[Dou
     elif feature in sets.pair_names:
         sets = replace(sets, lists=sets.lists.filled(sets.n_alternatives))
         owners = sets.alternatives[sets.lists.alternatives]
-    else:
-        known = ", ".join(map(repr, (*sets.chooser_names, *sets.alternative_names, *sets.pair_names)))
-        raise ValueError(f"feature is {feature!r}; it must be one of {known}")
     is_moved: Any = True if alternative is None else owners == alternative
 
     def moved(values: Any) -> Doubles:

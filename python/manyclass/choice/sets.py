@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice, did_you_mean, outer_level
-from manyclass.choice.columns import CellError, check_cells, read_flags, read_numbers, stack_columns
+from manyclass.choice.columns import CellError, Owners, check_cells, read_flags, read_numbers, stack_columns
 from manyclass.datasets.csr import is_sparse
-from manyclass.labels import as_labels, check_targets, find_positions, group_ids, sorted_classes
+from manyclass.labels import as_labels, check_targets, checked_labels, find_positions, group_ids, sorted_classes
 from manyclass.weights.arrays import Doubles, Ids
 
 Unavailable = Literal["raise", "drop", "keep"]
@@ -178,6 +178,13 @@ class ChoiceSets:
     def weights(self) -> Doubles:
         """Weights of the rows, 1 where none are given."""
         return np.ones(self.n_rows) if self.sample_weight is None else self.sample_weight
+
+    @cached_property
+    def owners(self) -> Owners:
+        """Return whose choices the rows are: of persons, or each of one by itself."""
+        who = np.arange(self.n_rows) if self.persons is None else self.persons
+        numbers, first, rows = np.unique(who, return_index=True, return_inverse=True)
+        return Owners(rows, first, numbers.tolist())
 
     def take(self, rows: ArrayLike) -> ChoiceSets:
         """Return some rows.
@@ -620,8 +627,7 @@ def _ranges_as_lists(available: Any, counts: Sequence[int]) -> Any:
 
 def distinct_labels(alternatives: Any) -> NDArray[Any]:
     """Return the labels of alternatives; raises ValueError where there are none, or two are one."""
-    check_targets(alternatives, several=False, name="alternatives")
-    labels = as_labels(alternatives)
+    labels = checked_labels(alternatives, "alternatives")
     if labels.ndim != 1 or not len(labels) or len(sorted_classes(labels, name="alternatives")[0]) < len(labels):
         raise ValueError("alternatives must be distinct, and there must be some")
     return labels

@@ -6,7 +6,7 @@ import importlib
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import did_you_mean
-from manyclass.choice.columns import CellError, columns_by_name, has_numbers, read_flags, read_numbers, stack_columns
+from manyclass.choice.columns import Owners, columns_by_name, has_numbers, read_flags, read_numbers, stack_columns
 from manyclass.choice.sets import (
     ChoiceSets,
     SourceTable,
@@ -27,7 +27,7 @@ from manyclass.choice.sets import (
 )
 from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.tables import library
-from manyclass.labels import as_labels, check_targets, sorted_classes
+from manyclass.labels import checked_labels, sorted_classes
 from manyclass.weights.arrays import Doubles
 
 Columns = Mapping[str, ArrayLike]
@@ -103,7 +103,7 @@ def from_long(
     roles = [("chooser", chooser), ("alternative", alternative), ("chosen", None if counts else chosen)]
     roles += [("counts", counts), ("available", available), ("person", person), ("weight", weight), ("offset", offset)]
     uses = _check_columns(columns, "from_long", roles)
-    choosers, listed = Choosers.of(columns, chooser), _labels_in(columns, alternative)
+    choosers, listed = find_choosers(columns, chooser), _labels_in(columns, alternative)
     labels = sorted_classes(listed, name=alternative)[0] if alternatives is None else distinct_labels(alternatives)
     ids, shape = positions_among(listed, labels, alternative), (len(choosers.labels), len(labels))
     mask = np.ones(len(ids), bool) if available is None else read_flags(available, columns[available])
@@ -111,12 +111,12 @@ def from_long(
         feature_columns, spec = _feature_columns(columns, features, uses, has_no_weight), None
     else:
         feature_columns, spec = _by_formula(formula, columns, features)
-    how: dict[str, Any] = {"persons": choosers.cells(person, _labels_in(columns, person))}
-    how["sample_weight"] = choosers.cells(weight, _numbers_in(columns, weight))
+    how: dict[str, Any] = {"persons": None if person is None else choosers.cells(person, _labels_in(columns, person))}
+    how["sample_weight"] = None if weight is None else choosers.cells(weight, _numbers_in(columns, weight))
     if counts is not None:
         how["counts"] = sp.csr_array((_numbers_in(columns, counts), (choosers.rows, ids)), shape=shape)
     elif chosen is not None:
-        how["chosen"] = labels[ids[choosers.marked_rows(read_flags(chosen, columns[chosen]))]]
+        how["chosen"] = labels[ids[_marked_rows(choosers, read_flags(chosen, columns[chosen]))]]
     pairs = np.flatnonzero(mask)
     pairs = pairs[np.argsort(choosers.rows[pairs], kind="stable")]
     numbers = {name: _numbers_in(feature_columns, name, mask)[pairs] for name in feature_columns}
@@ -130,58 +130,33 @@ def from_long(
     return leave_out_unavailable(sets, unavailable_choices, lambda row: f"chooser {choosers.labels[row]!r}")
 
 
-@dataclass(frozen=True)
-class Choosers:
-    """Who chooses in each row of a long table.
+def find_choosers(columns: Mapping[str, Any], names: str | Sequence[str]) -> Owners:
+    """Return who chooses in each row of a long table, whom a column names, or several together.
 
-    Attributes
+    Parameters
     ----------
-    rows : ndarray of shape (n_pairs,), int64
-        The number of each row's chooser.
-    first : ndarray of shape (n_choosers,), int64
-        The first row of each chooser.
-    labels : list
-        The label of each chooser, or the labels of several columns.
+    columns : mapping of str to columns
+    names : str or sequence of str
     """
+    names = [names] if isinstance(names, str) else names
+    cells = [_labels_in(columns, name) for name in names]
+    rows: Any = 0
+    for name, column in zip(names, cells, strict=True):
+        labels, positions = sorted_classes(column, name=name)
+        _, first, rows = np.unique(rows * len(labels) + positions, return_index=True, return_inverse=True)
+    choosers = [column[first].tolist() for column in cells]
+    return Owners(rows, first, choosers[0] if len(cells) == 1 else [*zip(*choosers, strict=True)], "chooser", TASKS)
 
-    rows: NDArray[np.int64]
-    first: NDArray[np.int64]
-    labels: list[Any]
 
-    @classmethod
-    def of(cls, columns: Mapping[str, Any], names: str | Sequence[str]) -> Choosers:
-        """Number the choosers, whom a column names, or several together."""
-        names = [names] if isinstance(names, str) else names
-        cells = [_labels_in(columns, name) for name in names]
-        rows: Any = 0
-        for name, column in zip(names, cells, strict=True):
-            labels, positions = sorted_classes(column, name=name)
-            _, first, rows = np.unique(rows * len(labels) + positions, return_index=True, return_inverse=True)
-        names_of_choosers = [column[first].tolist() for column in cells]
-        return cls(rows, first, names_of_choosers[0] if len(cells) == 1 else [*zip(*names_of_choosers, strict=True)])
-
-    def cells(self, name: str | None, column: Any) -> Any:
-        """Return the cell of each chooser in a column, which all rows of one must have, or else raise CellError."""
-        if name is None:
-            return None
-        wrong = np.flatnonzero(column != column[self.first][self.rows])
-        if len(wrong):
-            row, chooser = wrong[0], self.rows[wrong[0]]
-            cell, other = column[[row, self.first[chooser]]].tolist()
-            rule = f", and {other!r} in another row of the same chooser, {self.labels[chooser]!r}{TASKS}"
-            raise CellError(name, cell, (int(row),), rule)
-        return column[self.first]
-
-    def marked_rows(self, marks: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the row that is marked of each chooser; raises ValueError where it is not one."""
-        n_marks = np.bincount(self.rows[marks], minlength=len(self.first))
-        if np.any(n_marks != 1):
-            wrong = int(np.argmax(n_marks != 1))
-            hint = TASKS if n_marks[wrong] > 1 else ""
-            who = self.labels[wrong]
-            raise ValueError(f"chooser {who!r} has chosen {n_marks[wrong]} alternatives; it must be one{hint}")
-        rows = np.flatnonzero(marks)
-        return rows[np.argsort(self.rows[rows])]
+def _marked_rows(choosers: Owners, marks: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The row that is marked of each chooser; raises ValueError where it is not one."""
+    n_marks = np.bincount(choosers.rows[marks], minlength=len(choosers.first))
+    for wrong in np.flatnonzero(n_marks != 1)[:1]:
+        hint = TASKS if n_marks[wrong] > 1 else ""
+        who = choosers.labels[wrong]
+        raise ValueError(f"chooser {who!r} has chosen {n_marks[wrong]} alternatives; it must be one{hint}")
+    rows = np.flatnonzero(marks)
+    return rows[np.argsort(choosers.rows[rows])]
 
 
 def _usual_columns(columns: Mapping[str, Any], *names: str | None) -> Iterator[str | None]:
@@ -208,10 +183,7 @@ def _check_columns(columns: Mapping[str, Any], reader: str, roles: Sequence[tupl
 
 def _labels_in(columns: Mapping[str, Any], name: str | None) -> Any:
     """The labels of a column; of none, None."""
-    if name is None:
-        return None
-    check_targets(columns[name], several=False, name=name)
-    return as_labels(columns[name])
+    return None if name is None else checked_labels(columns[name], name)
 
 
 def _numbers_in(columns: Mapping[str, Any], name: str | None, where: NDArray[np.bool_] | None = None) -> Any:

@@ -16,7 +16,7 @@ from manyclass.choice.columns import CellError
 from manyclass.choice.files import FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.choice.predictions import features_by_kind
-from manyclass.choice.tables import Choosers, from_long, from_wide
+from manyclass.choice.tables import find_choosers, from_long, from_wide
 from manyclass.cli.data import Reading, file_format
 from manyclass.cli.messages import waiting
 from manyclass.cli.options import flag, set_options
@@ -114,7 +114,7 @@ class ChoiceColumns:
             # Where coefficients belong to no alternative, a table may have new ones.
             named["alternatives"] = model.classes_ if np.isin(labels, model.classes_).all() else None
         sets = from_long(columns, **named, unavailable_choices=self.unavailable_choices)
-        who = Choosers.of(columns, how["chooser"]).labels
+        who = find_choosers(columns, how["chooser"]).labels
         return sets, as_labels(who if len(how["chooser"]) == 1 else ["/".join(map(str, name)) for name in who])
 
     def _read_wide(
