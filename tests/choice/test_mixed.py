@@ -125,6 +125,18 @@ def test_planted_coefficients_are_found_again():
     assert robust.std_errors_ == pytest.approx(model.std_errors_, rel=0.2)
 
 
+@pytest.mark.filterwarnings("ignore")  # a spread of 0 is not identified
+def test_more_draws_have_the_signs_of_the_fit(monkeypatch):
+    monkeypatch.setattr("manyclass.choice.mixed.FIRST_DRAWS", 8)
+    monkeypatch.setattr("manyclass.choice.mixed.MOST_AUTO_DRAWS", 32)
+    mixture = RandomCoefficients({"quality": "normal", "comfort": "normal"}, n_draws="auto")
+    model = ChoiceClassifier(constants="none", interactions="none", mixture=mixture)
+    for seed in range(8):
+        sets = planted_sets(60, seed=seed)
+        model.set_params(random_state=seed).fit(sets)
+        assert model.log_likelihood_ == pytest.approx(-60 * model.loss_curve_[-1], rel=1e-9)
+
+
 def test_threads_order_of_rows_and_blocks_of_persons_change_nothing(monkeypatch):
     sets = planted_sets(50)
     state, form = state_and_form(sets, EVERYTHING)

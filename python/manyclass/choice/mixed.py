@@ -495,4 +495,4 @@ def _with_positive_spreads(state: MixedLogit, theta: Doubles) -> tuple[MixedLogi
     spreads, flips = theta[state.form.n :][: len(rows)], np.ones(len(state.columns))
     flips[rows[rows == columns]] = np.where(spreads[rows == columns] < 0, -1.0, 1.0)
     spreads *= flips[columns]
-    return replace(state, flips=tuple(flips.tolist())), theta
+    return replace(state, flips=tuple((flips * state.flips).tolist())), theta
