@@ -61,14 +61,15 @@ def estimate_covariance(
         folds = (replace(objective, sets=sets.take(np.flatnonzero(fold == f))) for f in range(FOLDS))
         parts = [_information(drawn_objective, theta, known.basis, kind, total) for drawn_objective in folds]
         n_rows = int(np.sum(fold < FOLDS))
-    matrix, identified = invert_information(*np.mean(parts, axis=0), known=known, tol=tol)
+    information, spread = np.mean(parts, axis=0)
+    matrix, identified = invert_information(information, spread, known, tol)
     if len(parts) > 1:
         middle = np.sqrt(np.diag(matrix))
         # The jackknife over folds (Quenouille and Tukey).
-        others = (np.mean(np.delete(parts, fold, axis=0), axis=0) for fold in range(FOLDS))
-        without = [np.diag(invert_information(*matrices, known=known, tol=tol)[0]) for matrices in others]
-        spread = np.std(np.sqrt(without), axis=0) * np.sqrt(FOLDS - 1)
-        error = np.divide(spread, middle, out=np.zeros(len(theta)), where=middle > 0)
+        means = (np.mean(np.delete(parts, fold, axis=0), axis=0) for fold in range(FOLDS))
+        without = [np.diag(invert_information(first, second, known, tol)[0]) for first, second in means]
+        errors = np.std(np.sqrt(without), axis=0) * np.sqrt(FOLDS - 1)
+        error = np.divide(errors, middle, out=np.zeros(len(theta)), where=middle > 0)
     return Covariance(kind, matrix, error, n_rows), identified
 
 
