@@ -22,7 +22,7 @@ from manyclass import (
     solvers,
 )
 from manyclass.checks import check_choice, did_you_mean
-from manyclass.fitting import planners, utility_planner
+from manyclass.fitting import planners
 from manyclass.registry import names
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 
@@ -121,8 +121,8 @@ def literals(cls, parameter):
         (MarginClassifier, "sampler", {"auto", *planners.MARGIN_SAMPLERS}),
         (MarginClassifier, "model", {"auto", *planners.MARGIN_MODELS}),
         (MarginClassifier, "loss", set(planners.LOSSES)),
-        (AugmentReduceClassifier, "solver", set(utility_planner.UTILITY_SOLVERS)),
-        (AugmentReduceClassifier, "sampler", {"auto", *utility_planner.UTILITY_SAMPLERS}),
+        (AugmentReduceClassifier, "solver", set(planners.UTILITY_SOLVERS)),
+        (AugmentReduceClassifier, "sampler", {"auto", *planners.UTILITY_SAMPLERS}),
         (AugmentReduceClassifier, "local_step", set(LOCAL_STEPS)),
         (AugmentReduceClassifier, "posterior", {"point", *POSTERIORS}),
         (AugmentReduceClassifier, "noise", set(names("noise"))),

@@ -12,10 +12,10 @@ from testing_core import pieces
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, metrics
-from manyclass.blending.calibration import Calibration, calibrated, label_log_losses, n_held_out, rows_to_hold_out
+from manyclass.blending.calibration import Calibration, calibrated, label_log_losses, n_held_out
 from manyclass.classifiers.predictions import uncalibrated_confidence
 from manyclass.cli.parser import main
-from manyclass.training.plan import Labels, ScoredRows
+from manyclass.training.plan import Labels, ScoredRows, draw_rows_out
 from manyclass.weights.weights import Weights
 
 K, D = 12, 5
@@ -136,12 +136,12 @@ def test_every_label_keeps_a_row(seed):
     rng = np.random.default_rng(seed)
     Y = sp.csr_array(rng.random((60, 25)) < 0.08)
     labels = Labels(Y.indptr.astype(np.int64), Y.indices)
-    held = rows_to_hold_out(labels, 20, np.random.RandomState(seed))
+    held = draw_rows_out(20, 60, np.random.RandomState(seed), None, labels)
     assert 0 < held.sum() <= 20
     used = np.unique(Y.indices)
     assert np.array_equal(np.unique(Y[np.flatnonzero(~held)].indices), used)
     with pytest.raises(ValueError, match="rows all of whose labels other rows have"):
-        rows_to_hold_out(Labels.single(np.arange(5, dtype=np.int32)), 2, np.random.RandomState(0))
+        SoftmaxClassifier(calibration="temperature").fit(np.eye(5, dtype=np.float32), np.arange(5))
 
 
 def test_few_rows_are_held_out_where_they_are_enough():
@@ -234,7 +234,7 @@ def test_a_temperature_is_of_the_rows_held_out_and_leaves_the_order_of_labels_as
     X, y = drawn(4000, np.random.default_rng(0))  # so many that the model is not fitted again
     plain = SoftmaxClassifier(solver="exact", max_iter=1, random_state=0)
     model = clone(plain).set_params(calibration="temperature", validation_fraction=0.025).fit(X, y)
-    held = rows_to_hold_out(Labels.single(y.astype(np.int32)), 100, np.random.RandomState(0))
+    held = draw_rows_out(100, len(y), np.random.RandomState(0), None, Labels.single(y.astype(np.int32)))
     expected = plain.fit(X[~held], y[~held])
     T = model.calibration_.temperature
     of_held = calibrated(expected._weights, ScoredRows(X[held], Labels.single(y[held].astype(np.int32))), several=False)
@@ -256,7 +256,7 @@ def test_a_temperature_is_of_the_rows_held_out_and_leaves_the_order_of_labels_as
 def test_the_fit_on_all_rows_takes_what_the_fit_without_the_held_out_ones_has_chosen(plain):
     X, y = drawn(1500, np.random.default_rng(1))  # so many that rates are tried, and so few that it is fitted again
     model = clone(plain).set_params(calibration="temperature").fit(X, y)
-    held = rows_to_hold_out(Labels.single(y.astype(np.int32)), 150, np.random.RandomState(0))
+    held = draw_rows_out(150, len(y), np.random.RandomState(0), None, Labels.single(y.astype(np.int32)))
     first = clone(plain).fit(X[~held], y[~held])
     assert repr(model.resolved_params_) == repr(first.resolved_params_)
     assert model.resolved_params_

@@ -29,12 +29,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number, csr_parts
 from manyclass.figures import FIGURES
-from manyclass.training.plan import GroupIds, Labels, ScoredRows, draw_rows_out
+from manyclass.training.plan import ScoredRows
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
 
@@ -111,24 +110,6 @@ def n_held_out(n_samples: int, n_classes: int, fraction: float) -> int:
     """Rows to hold out: a share of all, but no more than pay."""
     most = min(FIGURES.CALIBRATION_ROWS, max(FIGURES.LEAST_CALIBRATION_ROWS, ROWS_CELLS // n_classes))
     return max(1, min(round(fraction * n_samples), most))
-
-
-def rows_to_hold_out(
-    labels: Labels, n_rows: int, random: np.random.RandomState, groups: GroupIds | None = None
-) -> NDArray[np.bool_]:
-    """Draw rows, or groups of them, so that of every label at least one row stays for training.
-
-    Raises
-    ------
-    ValueError
-        If there is no such row.
-    """
-    is_out = draw_rows_out(n_rows, len(labels), random, groups, labels)
-    if not is_out.any():
-        raise ValueError(
-            "calibration holds out rows all of whose labels other rows have, too, and there is none; leave it None"
-        )
-    return is_out
 
 
 def calibrated(weights: Weights, rows: ScoredRows, *, several: bool, noise: str = "gumbel") -> Calibration:

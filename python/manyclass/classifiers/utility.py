@@ -12,8 +12,8 @@ from manyclass import _core
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LinearClassifier
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
+from manyclass.fitting.planners import UTILITY_SAMPLERS, UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.fitting.streams import Parts
-from manyclass.fitting.utility_planner import UTILITY_SAMPLERS, UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.help_lines import hinting, storing
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.parts import Parameters, Part

@@ -103,22 +103,14 @@ from manyclass.fitting.planner import (
     refit,
     with_report_of,
 )
-from manyclass.fitting.points import (
-    Known,
-    encoded,
-    encoded_again,
-    encoded_with_classes,
-    grouped,
-    is_indicator,
-    points_of,
-)
+from manyclass.fitting.points import Known, encoded, encoded_again, encoded_with_classes, grouped, is_indicator
 from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
 from manyclass.labels import as_labels, check_targets, sorted_classes
 from manyclass.parts import Parameters, Part, check_open, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.core_training import Watch
-from manyclass.training.data import Points
+from manyclass.training.data import ADAGRAD, Points
 from manyclass.training.incremental import Call, KeptRows, NewFeatures, widened
 from manyclass.training.passes import progress_bar
 from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
@@ -184,8 +176,7 @@ def _points_of_fit(
         before = None if state is None else state.encoder
         training_rows, encoder = encoded((*data, options.groups), options.vectorizer, before)
     X, y, sample_weight, groups = training_rows
-    weights = planner.parameters["class_weight"]
-    points = points_of(planner.caller, X, y, sample_weight, weights, several=planner.several, encoder=encoder)
+    points = planner.points(X, y, sample_weight, encoder=encoder)
     points = grouped(points, groups, points.n_given - n_texts, by_user=options.groups is None)
     if n_texts:  # but for those of classes whose weight is 0
         rows = np.arange(points.n_given) if points.rows is None else points.rows
@@ -393,10 +384,7 @@ def go_on(
         grows = encoder is not None and encoder is not state.encoder
         state = widened(state, X, "grow" if grows else new_features, planner.caller.name)
     known = Known(known_classes(state, classes), state, hashing)
-    weights = planner.parameters["class_weight"]
-    points = points_of(
-        planner.caller, X, y, sample_weight, weights, several=planner.several, known=known, encoder=encoder
-    )
+    points = planner.points(X, y, sample_weight, known=known, encoder=encoder)
     points = grouped(points, groups, points.n_given, by_user=True)
     check_columns(points, classes)
     return replace(_after_call(planner, state, points, call), encoder=encoder)
@@ -505,7 +493,7 @@ def without_rows_kept(state: State, plan: AnyPlan) -> State:
     """
     squares, history = state.squares, state.history
     if squares is not None and len(state.curve) > 1:
-        squares = squares.of_one_pass(len(state.curve))
+        squares = squares.times(1 / len(state.curve), ADAGRAD)
     if isinstance(plan, BatchesPlan) and not plan.finds_scale:
         history = replace(history, n_fit=0)
     return replace(state, calls=(), squares=squares, history=history)

@@ -15,13 +15,13 @@ from sklearn.base import clone
 
 from manyclass import _core
 from manyclass.blending.blend import mean_log_loss
-from manyclass.blending.calibration import CALIBRATIONS, Calibration, calibrated, n_held_out, rows_to_hold_out
+from manyclass.blending.calibration import CALIBRATIONS, Calibration, calibrated, n_held_out
 from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from, outer_level
 from manyclass.choosing.costs import Facts, Planned, Report
 from manyclass.figures import FIGURES
 from manyclass.fitting.options import FitOptions
-from manyclass.fitting.points import Caller, evaluated_rows
+from manyclass.fitting.points import Caller, evaluated_rows, points_of
 from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Chosen, Parameters, Part, is_open, part_name
 from manyclass.protocols import Encoder
@@ -29,7 +29,7 @@ from manyclass.training.core_training import Watch
 from manyclass.training.data import Points, check_class_weight
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, held_out, interruption_of, warn_user
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, ScoredRows
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, ScoredRows, draw_rows_out
 from manyclass.training.start import ClosedForm, First, Start, asked_start
 from manyclass.training.state import FitReport, History, State
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -155,6 +155,11 @@ class Planner(ABC):
     def resolved(self, state: State | None) -> Self:
         """Return it with parameters that were left open being what a fit has made of them, where there was one."""
         return self if state is None else replace(self, parameters=resolved(self.parameters, state))
+
+    def points(self, X: Any, y: Any, sample_weight: ArrayLike | None, **more: Any) -> Points:
+        """Return the data of a training, checked: see `points_of`."""
+        weights = self.parameters["class_weight"]
+        return points_of(self.caller, X, y, sample_weight, weights, several=self.several, **more)
 
     def loss(self, state: State, points: Points) -> float:
         """Return the mean loss of points by which states are compared: the log-loss, in nats."""
@@ -392,10 +397,15 @@ def fit_runs(
 
 
 def _rows_out(parameters: Parameters, points: Points, most: int | None = None) -> Mask:
-    """Draw which rows calibration holds out, at most `most`."""
+    """Draw which rows calibration holds out, at most `most`, so that of every label one at least stays for training."""
     n_out = n_held_out(len(points.labels), points.n_classes, parameters.get("validation_fraction", FIGURES.VALIDATION))
     n_out = n_out if most is None else min(n_out, most)
-    return rows_to_hold_out(points.labels, n_out, fork(parameters["random_state"]), points.groups)
+    out = draw_rows_out(n_out, len(points.labels), fork(parameters["random_state"]), points.groups, points.labels)
+    if not out.any():
+        raise ValueError(
+            "calibration holds out rows all of whose labels other rows have, too, and there is none; leave it None"
+        )
+    return out
 
 
 def _calibration(parameters: Parameters, state: State, rows_out: Points) -> Calibration:

@@ -505,10 +505,6 @@ class Squares:
         """Return a copy with these sums, by default all, times a factor."""
         return replace(self, **{name: getattr(self, name) * float(factor) for name in names})
 
-    def of_one_pass(self, n_passes: int) -> Squares:
-        """Return a copy with Adagrad's sums as each of some passes has added to them."""
-        return self.times(1 / n_passes, ADAGRAD)
-
     def saved(self) -> dict[str, NDArray[Any]]:
         """Return what a file holds, so that a model that is read learns on as the one that was written."""
         arrays = {in_file: np.atleast_1d(getattr(self, name)) for name, in_file in IN_FILE.items()}

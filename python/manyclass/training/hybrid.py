@@ -44,19 +44,13 @@ Plan = Term | HybridPlan
 Pair = tuple[float, float]
 
 
-def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
-    """Train on, or begin a stream.
+class Terms:
+    """A call that trains the terms of a sum: weights on pairs, rows over phi, or both in this order.
 
     Each term is trained alone, as it was before: its scores must be on their own scale, for a loss of one part would
     undo the scale that it has in the sum. The scales are those of a fit or, of a stream without one, found by the rows
     of each call before it is trained on them.
     """
-    terms = _Terms(plan, points, before, call, watch)
-    return terms.begin() if before.weights is None else terms.go_on()
-
-
-class _Terms:
-    """A call that trains the terms of a sum: weights on pairs, rows over phi, or both in this order."""
 
     def __init__(self, plan: Plan, points: Points, before: Before, call: Call, watch: Watch) -> None:
         self.plan, self.points, self.before, self.call, self.watch = plan, points, before, call, watch

@@ -18,7 +18,7 @@ from manyclass import _core
 from manyclass.training.core_training import CoreTraining, Trained, Watch
 from manyclass.training.data import EarlierModel, Points, Squares, one_a_label, taken
 from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.hybrid import go_on_terms
+from manyclass.training.hybrid import Terms
 from manyclass.training.incremental import (
     Before,
     Call,
@@ -110,7 +110,8 @@ def _go_on(
         trained = _linear_goes_on(plan, points, before, call, scaling)
     else:
         assert not isinstance(plan, FullBatchPlan)
-        trained = go_on_terms(plan, points, before, call, watch)
+        terms = Terms(plan, points, before, call, watch)
+        trained = terms.begin() if before.weights is None else terms.go_on()
     report = FitReport() if state is None else state.fit_report
     if trained.rate is not None and (state is None or "learning_rate" in report.params):
         report = replace(report, params={**report.params, "learning_rate": trained.rate})
