@@ -94,9 +94,9 @@ def write_model(model: SavedModel, path: PathLike, notes: Mapping[str, Any] | No
     write_tensors(path, *_contents(model, notes))
 
 
-def file_bytes(model: SavedModel, notes: Mapping[str, Any] | None = None) -> int:
+def file_bytes(model: SavedModel) -> int:
     """Return the bytes of the file that `write_model` writes."""
-    return tensor_file_bytes(*_contents(model, notes))
+    return tensor_file_bytes(*_contents(model, None))
 
 
 def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

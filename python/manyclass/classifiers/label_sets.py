@@ -52,13 +52,7 @@ def before_and_rank(log_probabilities: LogProbabilities, x: Matrix, labels: Ids,
 
 
 def set_rule(
-    top_k: TopK,
-    x: Matrix,
-    stands: Doubles,
-    coverage: float,
-    n_classes: int,
-    seed: int,
-    groups: GroupIds | None = None,
+    top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes: int, groups: GroupIds | None
 ) -> SetRule:
     """Return the rule of sets by rows that training has not seen, of which `before_and_rank` tells where labels stand.
 
@@ -70,7 +64,7 @@ def set_rule(
         If there are too few rows for the coverage, or too many of labels that are no classes.
     """
     check_number("coverage", coverage, low=0, open_low=True, high=1)
-    n_rows, random = len(stands), np.random.default_rng(seed)
+    n_rows, random = len(stands), np.random.default_rng(0)
     n_chosen = int(SHARE_TO_CHOOSE * n_rows)
     if groups is None:
         is_chosen = np.isin(np.arange(n_rows), random.permutation(n_rows)[:n_chosen])

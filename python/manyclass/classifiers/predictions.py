@@ -342,7 +342,7 @@ class Answers(ClassifierMixin, BaseEstimator):
             log_p, top_k = partial(self._log_probabilities, state), partial(self._top_k, state)
             stands = before_and_rank(log_p, x, labels, n_classes)
             wanted = np.atleast_1d(np.asarray(coverage, dtype=np.float64)).tolist()
-            rules = tuple(set_rule(top_k, x, stands, share, n_classes, 0, ids) for share in wanted)
+            rules = tuple(set_rule(top_k, x, stands, share, n_classes, ids) for share in wanted)
             return self._taken(replace(state, sets=rules))
 
     def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:

@@ -276,9 +276,7 @@ def facts_of(points: Points) -> Facts:
 
 
 def warm_start_of(state: State, points: Points) -> Start:
-    """Return the weights of a linear model of one label a row for the classes of a fit; a ValueError for others."""
-    if points.several or not state.weights.is_linear:
-        raise ValueError("warm_start is True and y has several labels a row; the last fit had one: set it to False")
+    """Return the weights of a linear model of one label a row for the classes of a fit to such rows."""
     check_features(state, points)
     return Start.from_model(state.weights, find_positions(points.classes, state.classes, "y"))
 
