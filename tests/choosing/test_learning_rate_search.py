@@ -5,7 +5,8 @@ import pytest
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, tune_learning_rate
 from manyclass.classifiers.base import planner_of
-from manyclass.fitting.planners import SoftmaxPlanner, search_grid, try_grid
+from manyclass.fitting.planners import SoftmaxPlanner
+from manyclass.fitting.trials import search_grid, try_grid
 
 
 def valley(best=1.0, diverges_above=np.inf):

@@ -12,8 +12,9 @@ from manyclass import SoftmaxClassifier
 from manyclass.choosing.costs import Facts
 from manyclass.classifiers.base import planner_of
 from manyclass.classifiers.tuning import tune_learning_rate
-from manyclass.fitting import planners
-from manyclass.fitting.planners import SoftmaxPlanner, search_grid
+from manyclass.fitting import trials
+from manyclass.fitting.planners import SoftmaxPlanner
+from manyclass.fitting.trials import search_grid
 from manyclass.search.class_index import ClassIndex, recall_error
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
@@ -38,7 +39,7 @@ def test_iterates_are_averaged_unless_that_takes_more_than_two_gigabytes(n_featu
 @pytest.mark.parametrize("sparse", [False, True])
 def test_rates_are_in_units_of_the_mean_square_of_what_is_tried(fit_intercept, more, sparse, monkeypatch):
     asked = []
-    monkeypatch.setattr(planners, "search_grid", lambda log_loss, scale: asked.append(scale))
+    monkeypatch.setattr(trials, "search_grid", lambda log_loss, scale: asked.append(scale))
     X = np.full((40, 3), 2.0, dtype=np.float32)
     model = SoftmaxClassifier(solver="exact", fit_intercept=fit_intercept)
     tune_learning_rate(model, sp.csr_array(X) if sparse else X, np.arange(40) % 4)
@@ -61,7 +62,7 @@ def test_so_many_points_are_tried_with(n, fraction, min_points, expected, seed):
     X = np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
     given = {"fraction": fraction, "min_points": min_points, "criterion": "training", "random_state": seed}
     with pytest.raises(KeyboardInterrupt):
-        planners.try_grid(Planner(own.parameters, own.caller), X, np.arange(n) % 2, None, **given)
+        trials.try_grid(Planner(own.parameters, own.caller), X, np.arange(n) % 2, None, **given)
     rows = {row.tobytes() for row in X}
     assert len(tried[0]) == expected
     assert len({row.tobytes() for row in tried[0]} & rows) == expected  # each once
