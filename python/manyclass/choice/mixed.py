@@ -467,8 +467,7 @@ def _fit_multinomial(
 def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
     """The data with features of pairs in lists, alternatives drawn where the solver is "double_sum"."""
     if settings.solver == "double_sum":
-        share = 0.0 if sets.lists.only else 0.5
-        rows = np.arange(sets.n_rows)
+        rows, share = np.arange(sets.n_rows), 0.0 if sets.lists.only else 0.5
         how = {"seed": settings.seed, "epoch": 0, "n_threads": settings.n_threads}
         return sets.draw(rows, settings.n_negatives, share=share, **how)
     sets = list_features(sets)

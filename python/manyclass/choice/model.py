@@ -25,12 +25,11 @@ from manyclass.choice.fitting import (
     PARTS,
     ChoiceForm,
     ChoiceObjective,
-    Covariance,
     find_free_coefficients,
     fit_exactly,
     list_features,
 )
-from manyclass.choice.identification import Identification, find_scale_nests, find_unidentified, hold_constant
+from manyclass.choice.identification import MOST_FREE, find_scale_nests, find_unidentified, hold_constant
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings
 from manyclass.choice.policies import ChoicePolicies
@@ -319,7 +318,11 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
             fitted = fit_drawn(objective, free, **drawn, watch=settings.watch)
             likelihood = np.nan
         known = find_unidentified(objective, free, fitted.theta, held | constant, seed)
-        covariance, known = self._covariance(objective, known, fitted.theta, seed)
+        kind = self.covariance
+        if kind == "auto":
+            has_none = not form.core.has_scores() or ridge.any() or not 0 < known.n <= MOST_FREE
+            kind = "none" if has_none else "hessian" if sets.persons is None else "clustered"
+        covariance, known = estimate_covariance(objective, known, fitted.theta, kind, seed)
         self._state = ChoiceState.of(form, sets, fitted, covariance, known, likelihood, solver)
         return self
 
@@ -453,12 +456,3 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         most = MOST_EXACT if sets.function is None else MOST_BY_FUNCTION
         most //= 1 if form.model == "gumbel" else AS_A_QUADRATURE
         return "double_sum" if can and self.mixture is None and sets.n_pairs > most else "lbfgs"
-
-    def _covariance(
-        self, objective: ChoiceObjective, known: Identification, theta: Doubles, seed: int
-    ) -> tuple[Covariance, Identification]:
-        kind = self.covariance
-        if kind == "auto":
-            none = not objective.form.core.has_scores() or objective.ridge.any() or not 0 < known.n <= 1000
-            kind = "none" if none else "hessian" if objective.sets.persons is None else "clustered"
-        return estimate_covariance(objective, known, theta, kind, seed)

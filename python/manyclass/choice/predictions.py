@@ -18,7 +18,7 @@ from manyclass.checks import check_number, n_threads_from
 from manyclass.choice.fitting import make_problems
 from manyclass.choice.mixed import MixedLogit
 from manyclass.choice.mixture import ChoiceState, MixtureProblem
-from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
+from manyclass.choice.sets import ChoiceSets, choice_sets, names_by_kind, positions_among
 from manyclass.weights.arrays import Doubles
 
 
@@ -29,8 +29,7 @@ def features_by_kind(model: FittedChoiceModel) -> dict[str, tuple[str, ...]]:
     ----------
     model : ChoiceClassifier
     """
-    form = model._fitted.form
-    return {"choosers": form.chooser_names, "alternatives": form.alternative_names, "pairs": form.pair_names}
+    return names_by_kind(model._fitted.form)
 
 
 def _of_state(path: str, doc: str) -> Any:
@@ -88,10 +87,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     def _rows(self, X: Any) -> ChoiceSets:
         state, form = self._fitted, self._fitted.form
         if isinstance(X, ChoiceSets):
-            feature_names = (X.chooser_names, X.alternative_names, X.pair_names)
-            fitted_names = (form.chooser_names, form.alternative_names, form.pair_names)
-            if feature_names != fitted_names:
-                raise ValueError(f"the data have features {feature_names}; the model was fitted on {fitted_names}")
+            if (of_data := names_by_kind(X)) != (of_model := names_by_kind(form)):
+                raise ValueError(f"the data have features {of_data}; the model was fitted on {of_model}")
             bound = form.own_tastes or len(form.group_labels) or len(form.nest_labels)
             if bound and not np.array_equal(X.alternatives, state.alternatives):
                 raise ValueError("the data have other alternatives than the model, whose coefficients belong to them")

@@ -396,6 +396,16 @@ class ChoiceSets:
         return {name: column for name, column in table.items() if column is not None}
 
 
+def names_by_kind(named: Any) -> dict[str, tuple[str, ...]]:
+    """Return the names of the features of "choosers", "alternatives" and "pairs" that data, or a form, have.
+
+    Parameters
+    ----------
+    named : ChoiceSets or ChoiceForm
+    """
+    return {"choosers": named.chooser_names, "alternatives": named.alternative_names, "pairs": named.pair_names}
+
+
 def _with_column(table: Any, j: int, new: Any) -> Any:
     """A matrix with another column j: an array, or what a function makes of the old one."""
     old = table[:, [j]].toarray()[:, 0] if is_sparse(table) else table[:, j]

@@ -23,6 +23,7 @@ from manyclass.choice.sets import (
     choice_sets,
     distinct_labels,
     leave_out_unavailable,
+    names_by_kind,
     positions_among,
 )
 from manyclass.choice.utilities import evaluate_utilities
@@ -245,8 +246,7 @@ def _features_of_pairs(
 
 def _with_source(sets: ChoiceSets, columns: Columns, read: Any, spec: Any, keys: Mapping[str, Any]) -> ChoiceSets:
     """The data with the table that formulas made features of, and with what `read` takes to make them anew."""
-    kinds = {"choosers": sets.chooser_names, "alternatives": sets.alternative_names, "pairs": sets.pair_names}
-    make = partial(read, **keys, formula=spec, features=None if spec is None else kinds)
+    make = partial(read, **keys, formula=spec, features=None if spec is None else names_by_kind(sets))
     return replace(sets, source=SourceTable(columns, make, keys.get("alternative"), whole=spec is None))
 
 
