@@ -20,7 +20,6 @@ from manyclass.dask.blocks import (
     block_in,
     bounds_of,
     buffer_at_zero,
-    bytes_of,
     cuts_of,
     give_piece,
     log_sums_at_zero,
@@ -28,6 +27,7 @@ from manyclass.dask.blocks import (
     n_pieces,
     place_in_block,
     plan_on_block,
+    size_of,
     take_piece,
     turn,
 )
@@ -255,8 +255,8 @@ def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
     rng = np.random.default_rng(seed)
     buffers = [buffer_at_zero(whole, number) for number in range(3)]
     for number, buffer in enumerate(buffers):
-        buffer[: bytes_of(whole, number) // 4] = rng.normal(size=bytes_of(whole, number) // 4)
-    were = [buffer[: bytes_of(whole, at) // 4].copy() for at, buffer in enumerate(buffers)]
+        buffer[: size_of(whole, number)] = rng.normal(size=size_of(whole, number))
+    were = [buffer[: size_of(whole, at)].copy() for at, buffer in enumerate(buffers)]
     for piece in range(n_pieces(whole)):
         given = [give_piece(whole, buffer, at, piece) for at, buffer in enumerate(buffers)]
         for at, buffer in enumerate(buffers):
@@ -267,7 +267,7 @@ def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
 
 def test_a_copy_on_disk_has_what_was_written_and_goes_away(tmp_path):
     whole = Whole(np.ones(50), 3, 7, 50, False)
-    kept, numbers = StoredBlock(str(tmp_path)), np.arange(bytes_of(whole, 1) // 4, dtype=np.float32)
+    kept, numbers = StoredBlock(str(tmp_path)), np.arange(size_of(whole, 1), dtype=np.float32)
     for piece in range(n_pieces(whole)):
         kept.write(whole, 1, piece, numbers[bounds_of(whole, 1, piece)])
     read = [kept.read(whole, 1, piece) for piece in range(n_pieces(whole))]

@@ -109,11 +109,6 @@ def size_of(whole: Whole, number: int) -> int:
     return whole.n_features * width + 2 * (last - first)
 
 
-def bytes_of(whole: Whole, number: int) -> int:
-    """Return how many bytes a block has."""
-    return 4 * size_of(whole, number)
-
-
 def room_of(whole: Whole) -> int:
     """Return how many numbers the largest block has."""
     return max(size_of(whole, number) for number in range(whole.n_shards))
@@ -244,7 +239,7 @@ def turn(
     else:
         steps = _exact_steps if plan.solver == "exact" else _sampled_steps
         work = steps(plan, whole, shard, block, number, sums, stretch)
-    moved = 0 if whole.n_shards == 1 else bytes_of(whole, number)
+    moved = 0 if whole.n_shards == 1 else 4 * size_of(whole, number)
     return Turned(sums, PassReport(*work, bytes_in=moved, bytes_out=moved))
 
 
