@@ -28,12 +28,12 @@ from manyclass.metrics import recall_at_k
 
 MOST_FLOORS = 13  # counted by file
 # Of code. The layer is to come down to 25,000 lines: its number may fall, and not rise.
-MOST_LINES = {"the Python layer": 30_300, "a folder of it": 4_050, "the core": 29_500}
+MOST_LINES = {"the Python layer": 27_400, "a folder of it": 3_550, "the core": 29_500}
 MOST_VAGUE = 0.02  # of all bindings
 # Files that a call enters, and functions of the package that wait for each other. A fit and a call of partial_fit are
-# to come down to 25 files, and a fit to a depth of 30: these may fall, too.
-MOST_FILES = {"fit": 36, "partial_fit": 31, "predict": 7}
-MOST_DEPTH = {"fit": 34, "partial_fit": 22, "predict": 9}
+# to come down to 25 files: these may fall, too.
+MOST_FILES = {"fit": 29, "partial_fit": 26, "predict": 7}
+MOST_DEPTH = {"fit": 28, "partial_fit": 22, "predict": 9}
 
 
 @pytest.fixture
