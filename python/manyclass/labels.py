@@ -87,7 +87,7 @@ def _check_items(items: Sequence[Any], several: bool, name: str) -> None:
     first_rows = {kind: next(row for row, label in enumerate(items) if type(label) is kind) for kind in kinds}
     groups = {_kind_of(items[row]): row for row in first_rows.values()}
     if len(groups) > 1:
-        pair = " and ".join(f"{name}[{row}] is {items[row]!r}, of {group}" for group, row in sorted(groups.items())[:2])
+        pair = " and ".join(f"{name}[{row}] is {items[row]!r}, {_one_of(k)}" for k, row in sorted(groups.items())[:2])
         raise ValueError(
             f"{pair}; labels must be of one kind, as they are sorted: {name} = [str(label) for label in {name}] makes "
             "them text"
@@ -285,6 +285,11 @@ def _items(labels: NDArray[Any]) -> list[Any]:
 
 _KINDS = {"b": "numbers", "i": "numbers", "u": "numbers", "f": "numbers", "U": "text", "S": "bytes"}
 _KINDS |= {"M": "dates", "m": "time spans"}
+
+
+def _one_of(kind: str) -> str:
+    """Return a kind in the singular, as "a number"."""
+    return kind if kind in ("text", "bytes") else f"a {kind.removesuffix('s')}"
 
 
 def _kind_of(label: Any) -> str:
