@@ -189,7 +189,7 @@ FITS = {
 def test_every_training_ends_soon_and_keeps_the_model_reached(name, kind, tmp_path):
     X, y = data("sparse" if name in ("pairs", "hybrid") else "dense")
     if name == "lbfgs":  # it would reach the optimum
-        X, y = rows(20_000, 100), np.arange(20_000) % 40
+        X, y = rows(60_000, 100), np.arange(60_000) % 40
     model = FITS[name].set_params(max_iter=HUGE, random_state=0)
     place = rf"stopped after .* s in \w+ \d+ of {HUGE}"
     if kind == "max_seconds":
