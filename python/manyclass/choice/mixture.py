@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -96,7 +97,7 @@ class MixtureProblem:
         return ids, np.take_along_axis(shares, ids, axis=1)
 
 
-class MixtureState:
+class MixtureState(ABC):
     """What a fitted mixture is beside its coefficients, whose `names` it has, and the `title` of the model."""
 
     names: Any
@@ -106,17 +107,17 @@ class MixtureState:
         """Yield the problems of ranges of rows."""
         return (MixtureProblem(self, form, part, n_threads) for part in sets.parts())
 
+    @abstractmethod
     def mean(self, name: str, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Doubles:
         """Return the mean over persons of "probabilities" or "inclusive_values" of each row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
         """Return the log-likelihood of the choices of all persons, in nats."""
-        raise NotImplementedError
 
+    @abstractmethod
     def description(self) -> dict[str, Any]:
         """Return what `ChoiceMixture.restore` takes, as JSON holds it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class ChoiceState:
         )
 
 
-class ChoiceMixture(BaseEstimator):
+class ChoiceMixture(BaseEstimator, ABC):
     """What varies among persons: the parameter `mixture` of `ChoiceClassifier`."""
 
     kinds: ClassVar[dict[str, type[ChoiceMixture]]] = {}
@@ -208,10 +209,11 @@ class ChoiceMixture(BaseEstimator):
         super().__init_subclass__(**options)
         ChoiceMixture.kinds[cls.__name__] = cls
 
+    @abstractmethod
     def check_parameters(self) -> None:
         """Raise ValueError or TypeError for parameters that are not allowed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
         """Fit the mixture to choices.
 
@@ -222,8 +224,7 @@ class ChoiceMixture(BaseEstimator):
         free : FreeCoefficients, of the form
         settings : MixtureSettings
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def restore(self, form: ChoiceForm, description: dict[str, Any]) -> MixtureState:
         """Return the state that was described in a file."""
-        raise NotImplementedError

@@ -309,7 +309,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     reduction = getattr(solver, "reduction", "auto")
-    # Those of the double sum are in the `DoubleSum` of the plan.
+    # Solvers of the double sum have reductions of their own, which the plan's `DoubleSum` holds.
     if solver.name not in LABEL_SOLVERS and reduction not in ("auto", "pick_all") and sampler.name == "search":
         raise ValueError(f"reduction is {reduction!r}; with sampler='search' it must be 'pick_all'")
     plan = batches_plan(taking)

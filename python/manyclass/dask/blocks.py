@@ -55,7 +55,7 @@ from manyclass.training.points import batch_size_of, class_order, core_state
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros, padded
 from manyclass.weights.weights import FeatureScaling, Weights
 
-# A piece takes up to so many bytes or, where that would be more than MOST_PIECES pieces of a block, a share of it: each
+# A piece takes up to PIECE_BYTES bytes or, where a block would have more than MOST_PIECES pieces, a share of it: each
 # is two tasks of the scheduler. With many workers it has the more to do for all, hence fewer pieces, FEWEST_OF_LARGE.
 PIECE_BYTES = 64 << 20
 MOST_PIECES, FEWEST_OF_LARGE, PIECES_OF_ALL = 16, 4, 64
@@ -115,7 +115,7 @@ def room_of(whole: Whole) -> int:
 
 
 def pieces_of(n_bytes: float, n_shards: int) -> int:
-    """Return how many pieces a block of so many bytes is moved in."""
+    """Return in how many pieces a block of `n_bytes` is moved."""
     most = min(MOST_PIECES, max(FEWEST_OF_LARGE, PIECES_OF_ALL // n_shards))
     return int(min(most, max(1, -(-n_bytes // PIECE_BYTES))))
 

@@ -116,6 +116,6 @@ def draw_counts(seed: int, n_points: int, scale: float) -> NDArray[np.int64]:
 
 
 def biases_alone(counts: NDArray[np.int64]) -> tuple[sp.csr_array, NDArray[np.int64]]:
-    """Return points of one feature, 1, with so many of each class."""
+    """Return points whose only feature is 1, `counts[k]` of them with class k."""
     y = np.repeat(np.arange(len(counts)), counts)
     return sp.csr_array(np.ones((len(y), 1), dtype=np.float32)), y

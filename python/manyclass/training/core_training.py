@@ -187,7 +187,7 @@ class Probe:
     Parameters
     ----------
     points : Points
-        Those of the training, of which some are chosen.
+        The training points; the probe chooses some of them.
     signs : Signs
         A rise that is told is compared with the standard error of the points' own differences, by which all of the
         training points tell it exactly; others with that of the last mean.
