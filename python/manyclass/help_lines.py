@@ -1,8 +1,4 @@
-"""A line of help for each method that scikit-learn gives an estimator, whose own texts take thirty or forty; and hints
-for who knows other packages.
-
-A class takes them by the decorator `brief`, because a base class more is lines of help too.
-"""
+"""Hints for who knows other packages, and constructors that store their arguments."""
 
 from __future__ import annotations
 
@@ -11,70 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from sklearn.base import BaseEstimator, TransformerMixin
-
-from manyclass.checks import did_you_mean, set_named
-
-Class = TypeVar("Class")
-
-
-class _Brief:
-    """A method that scikit-learn makes, with a line for its text.
-
-    It gives a function anew each time, as what it stands for does, so that no other class's method gets the line.
-    """
-
-    def __init__(self, method: Any, line: str) -> None:
-        self._made, self._line = method, line
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        function = self._made.__get__(instance, owner)
-        function.__doc__ = self._line
-        return function
-
-
-def brief_requests(cls: type) -> None:
-    """Say in a line what each `set_..._request` does that scikit-learn has made in a class."""
-    for name in [name for name in vars(cls) if name.startswith("set_") and name.endswith("_request")]:
-        method = name.removeprefix("set_").removesuffix("_request")
-        line = f"Say which metadata routing passes to `{method}`; see scikit-learn's metadata routing."
-        setattr(cls, name, _Brief(vars(cls)[name], line))
-
-
-def get_named(self: BaseEstimator, deep: bool = True) -> dict[str, Any]:
-    """Return the parameters and, with `deep`, those of parts by names such as solver__decay."""
-    return dict(BaseEstimator.get_params(self, deep))
-
-
-def get_routing(self: BaseEstimator) -> Any:
-    """Return what scikit-learn's metadata routing passes to each method."""
-    return BaseEstimator.get_metadata_routing(self)
-
-
-def brief(base: type[Class]) -> type[Class]:
-    """Give a class of estimators, and its subclasses, methods of scikit-learn that say in a line what they do."""
-
-    def init_subclass(cls: Any, /, **kwargs: Any) -> None:
-        """Say of each method that scikit-learn makes here what it does in a line."""
-        super(base, cls).__init_subclass__(**kwargs)
-        brief_requests(cls)
-
-    methods = {"set_params": set_named, "get_params": get_named, "get_metadata_routing": get_routing}
-    for name, method in {**methods, "__init_subclass__": classmethod(init_subclass)}.items():
-        setattr(base, name, method)
-    brief_requests(base)
-    return base
-
-
-def fit_transformed(self: TransformerMixin, X: Any, y: Any = None, **fit_params: Any) -> Any:
-    """Fit to X, with these parameters of `fit`, then transform it."""
-    return TransformerMixin.fit_transform(self, X, y, **fit_params)
-
-
-set_container = _Brief(
-    inspect.getattr_static(TransformerMixin, "set_output"),
-    "Choose the container of what `transform` gives; see scikit-learn's set_output.",
-)
+from manyclass.checks import did_you_mean
 
 # What other packages call it, and what does it here.
 _HINTS = {

@@ -25,10 +25,13 @@ class Part(BaseEstimator):
         What the string is that stands for the part with its defaults.
     settings : tuple of Setting
         Its parameters.
+    n_by_place : int
+        How many of them may be given without their names.
     """
 
     name: ClassVar[str]
     settings: ClassVar[tuple[Setting, ...]] = ()
+    n_by_place: ClassVar[int] = 0
 
     set_params = set_named
 
@@ -37,23 +40,26 @@ class Part(BaseEstimator):
         super().__init_subclass__(**named)
         if "settings" in vars(cls) and "__init__" not in vars(cls):
 
-            def __init__(self: Part, **values: Any) -> None:  # noqa: N807
-                Part.__init__(self, **values)
+            def __init__(self: Part, *values: Any, **named: Any) -> None:  # noqa: N807
+                Part.__init__(self, *values, **named)
 
-            empty = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            by_place, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+            kinds = [by_place] * cls.n_by_place + [by_name] * len(cls.settings)
             parameters = [
-                inspect.Parameter(s.name, inspect.Parameter.KEYWORD_ONLY, default=s.default) for s in cls.settings
+                inspect.Parameter(s.name, k, default=s.default) for s, k in zip(cls.settings, kinds, strict=False)
             ]
+            empty = inspect.Parameter("self", by_place)
             __init__.__signature__ = inspect.Signature([empty, *parameters])  # type: ignore[attr-defined]
             cls.__init__ = __init__  # type: ignore[method-assign]
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, *values: Any, **named: Any) -> None:
         known = {setting.name: setting.default for setting in self.settings}
-        for name in values.keys() - known.keys():
+        if len(values) > self.n_by_place:
+            raise TypeError(f"{type(self).__name__} takes its parameters by name: {_listed(known) or 'none'}")
+        for name in named.keys() - known.keys():
             has = f"it has {_listed(known) or 'none'}{did_you_mean(name, known)}"
             raise TypeError(f"{type(self).__name__} has no parameter {name!r}; {has}")
-        for name, default in known.items():
-            setattr(self, name, values.get(name, default))
+        self.__dict__.update(known | dict(zip(known, values, strict=False)) | named)
 
     def check(self) -> None:
         """Raise ValueError or TypeError for a parameter out of its range."""

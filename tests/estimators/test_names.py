@@ -1,12 +1,10 @@
 """Names: hints at what was meant, types of string parameters, what `load` returns, and how long `help` is."""
 
 import inspect
-import pydoc
 import typing
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, TransformerMixin
 
 import manyclass
 from manyclass import (
@@ -16,7 +14,6 @@ from manyclass import (
     SkipGram,
     SoftmaxClassifier,
     SphericalClusterIndex,
-    WordVectors,
     models,
     samplers,
     solvers,
@@ -144,26 +141,8 @@ def test_load_is_typed_as_the_classifiers_that_it_loads():
     assert set(annotation.split(" | ")) == {cls.__name__ for cls in (*CLASSIFIERS, manyclass.ChoiceClassifier)}
 
 
-# Help
-
-
-@pytest.mark.parametrize("cls", [*CLASSIFIERS, SkipGram, WordVectors, SphericalClusterIndex, DecomposedIndex])
-def test_help_has_a_line_for_what_scikit_learn_explains_at_length(cls):
-    assert "versionadded" not in pydoc.plain(pydoc.render_doc(cls))  # a sign of scikit-learn's texts
-
-
-def test_a_line_of_help_is_written_on_no_class_of_scikit_learn():
-    assert "versionadded" in TransformerMixin.set_output.__doc__
-    assert "Parameter names mapped to their values" in BaseEstimator.get_params.__doc__
-    assert not hasattr(SkipGram(), "set_output")  # it gives arrays without names of columns
-
-
 @pytest.mark.parametrize("cls", CLASSIFIERS)
-def test_help_says_in_a_line_what_metadata_routing_does(cls):
-    made = [name for name in dir(cls) if name.startswith("set_") and name.endswith("_request")]
-    assert "set_score_request" in made
-    for name in made:
-        assert len(getattr(cls, name).__doc__.splitlines()) == 1
+def test_options_that_are_one_for_all_rows_are_not_routed(cls):
     assert "unseen" not in inspect.signature(cls.set_score_request).parameters  # not one value a row
     assert not hasattr(cls, "set_predict_request")
     cls().set_score_request  # an instance has it, too  # noqa: B018

@@ -92,7 +92,7 @@ def test_a_sample_of_centres_estimates_the_objective(seed):
     states = []
     model = small(objective="negative_sampling").fit(topical(seed), callback=states.append)
     exact = model.objective_value()
-    trained = states[-1].model
+    trained = states[-1]
     collapsed = trained.collapsed
     rows = np.flatnonzero(collapsed.centres).astype(np.int32)
     spread = np.sqrt(collapsed.centres[rows] @ (collapsed.losses(*trained.tables, rows, 1) - exact) ** 2)

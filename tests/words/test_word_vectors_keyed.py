@@ -8,7 +8,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from test_skip_gram import small, topical
-from test_word_vectors import some
 
 from manyclass import SkipGram, WordVectors
 
@@ -118,29 +117,12 @@ def test_the_odd_word_is_the_one_far_from_the_others():
         vectors.doesnt_match("bread bun")
 
 
-def test_an_unknown_word_is_answered_with_close_ones():
+def test_an_unknown_word_is_named():
     for ask in (PLACES.__getitem__, PLACES.most_similar, PLACES.get_vector, lambda w: PLACES.similarity("man", w)):
-        with pytest.raises(KeyError) as caught:
+        with pytest.raises(KeyError, match="'womann' is not in the vocabulary of 5 words"):
             ask("womann")
-        assert str(caught.value) == "'womann' is not in the vocabulary of 5 words; did you mean 'woman'?"
-    with pytest.raises(KeyError, match=r"5 words; did you mean 'king'\?"):
-        PLACES["King"]
-    with pytest.raises(KeyError, match=r"'xylophone' is not in the vocabulary of 5 words$"):
+    with pytest.raises(KeyError, match="'xylophone' is not in the vocabulary of 5 words"):
         PLACES[["man", "xylophone"]]
-    far = WordVectors([f"number{n}" for n in range(60_000)] + ["last"], np.zeros((60_001, 1)))
-    with pytest.raises(KeyError, match=r"60001 words$"):  # close words are looked for among the first 50,000
-        far["lastly"]
-
-
-def test_the_error_for_an_unknown_word_travels_without_the_vocabulary(seed):
-    with pytest.raises(KeyError) as caught:
-        some(seed, n=5000)["w3"]
-    assert caught.value.word == "w3"
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert type(copy) is KeyError
-    assert copy.args == (str(caught.value),)
-    error = caught.value.with_traceback(None)  # which tblib, if it is loaded, would pickle too
-    assert len(pickle.dumps(error)) < 400
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,12 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass import _core
 from manyclass.blending.calibration import Calibration, label_log_losses
-from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from, outer_level
+from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from, outer_level, set_named
 from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import SavedModel, kind_of, write_model
 from manyclass.classifiers.label_sets import before_and_rank, deepest_nodes, ranked_in_sets, set_rule
 from manyclass.fitting.points import Caller, by_name, indicator_lists, rows_of, some_rows
-from manyclass.help_lines import brief
 from manyclass.labels import (
     Unseen,
     as_labels,
@@ -54,7 +53,6 @@ def of_state(path: str, text: str) -> Any:
     return property(lambda self: value_of(self._fitted), doc=text)
 
 
-@brief
 class Answers(ClassifierMixin, BaseEstimator):
     """An estimator that holds the state of a fitted model, or none, and answers for it."""
 
@@ -63,6 +61,8 @@ class Answers(ClassifierMixin, BaseEstimator):
     n_jobs: int | None
     random_state: Any
     _planner: ClassVar[Any]  # the class of planners, which says whether e^z is a probability but for its normaliser
+
+    set_params = set_named
 
     # The state
 

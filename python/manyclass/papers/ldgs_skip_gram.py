@@ -107,18 +107,17 @@ def _products(state: SkipGramState, objective: Mapping[str, Any], seed: int) -> 
     search = objective.get("search")
     if objective["name"] != "descent" or search is None:
         return None if objective["name"] != "descent" else 1.0
-    model = state.model
-    n_words, dim = len(model.corpus.words), model.dim
+    n_words, dim = len(state.corpus.words), state.dim
     budget = default_budget(n_words)
     if objective["rest"] == "sample":
         return 2 * budget / n_words
-    index = index_for(search, seed=seed, n_jobs=1).fit(model.tables.output[:, :dim])
-    starts, words, _ = model.collapsed.contexts
+    index = index_for(search, seed=seed, n_jobs=1).fit(state.tables.output[:, :dim])
+    starts, words, _ = state.collapsed.contexts
     centres = np.flatnonzero(np.diff(starts))
     centre_words = np.sort(np.random.default_rng(seed).permutation(centres)[:COUNTED])
     contexts = [words[starts[x] : starts[x + 1]] for x in centre_words]
     rule = {"rest": None if search == "printed_messages" else "mask", **RULES[search]}
-    queries = model.tables.input[centre_words, :dim]
+    queries = state.tables.input[centre_words, :dim]
     step = index.loss_and_gradient(queries, contexts, "cross_entropy", budget=budget, **rule)
     searched = float(step.report.n_multiplications.mean()) / dim
     # As printed, words that count as 0 have one gradient in common, which is added once and is not counted.

@@ -19,8 +19,8 @@ from manyclass.checks import (
     checked_random,
     n_threads_from,
     seed_from,
+    set_named,
 )
-from manyclass.help_lines import brief
 from manyclass.search.inputs import (
     Exclude,
     Labels,
@@ -152,7 +152,6 @@ class ApproximateLosses(tuple[NDArray[np.float64], sp.csr_array]):
         return self[1]
 
 
-@brief
 class ClusteredRows(BaseEstimator):
     """Rows in clusters.
 
@@ -180,6 +179,8 @@ class ClusteredRows(BaseEstimator):
     _KMEANS: ClassVar[dict[str, Any]] = {}  # what is kept of each iteration of k-means, and its type
     _RECALL_QUERIES: ClassVar[int]  # rows that are queries where the recall of rows is measured
     _STATE: ClassVar[dict[str, tuple[type, float, float]]]  # its type, and from where to where it goes
+
+    set_params = set_named
 
     def fit(self, W: Rows) -> Self:
         """Cluster the rows of W and index a copy of them; a ValueError if a parameter or a value is out of range.

@@ -8,8 +8,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, ClassVar
 
-from manyclass.checks import check_choice, check_flag, check_number
-from manyclass.help_lines import storing
+from manyclass.checks import Setting, check_choice
 from manyclass.parts import Part
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
@@ -18,10 +17,10 @@ __all__ = ["NCE", "OVE", "Descent", "Hierarchical", "NegativeSampling", "Sampled
 
 Index = SphericalClusterIndex | DecomposedIndex
 
-POWER = 0.75  # of word2vec: words are drawn with probability proportional to their count to this power
+# Of word2vec.
+POWER = Setting("power", 0.75, "Words are drawn with probability proportional to their count to this power.")
 SEARCHES = ("exact", "mips", "decomposed", "messages", "printed_messages")
 MESSAGES = ("messages", "printed_messages")
-RESTS = ("sample", "mask")
 # The parameters of log Z_x that each solver of the softmax has, with what "auto" means.
 SOLVERS: dict[str, dict[str, float]] = {
     "implicit": {"u_learning_rate": 0.1},
@@ -60,15 +59,9 @@ class Objective(Part):
     has_tree: ClassVar[bool] = False
     carries_normalizers: ClassVar[bool] = False
     is_softmax: ClassVar[bool] = False
-    power: float = POWER
-
-    @storing
-    def __init__(self, power: float = POWER) -> None:
-        """Store the parameters."""
-
-    def check(self) -> None:
-        """Raise if a parameter is out of range, or would be without effect."""
-        check_number("power", self.power)
+    settings: ClassVar[tuple[Setting, ...]] = (POWER,)
+    n_by_place = 1
+    power: float = POWER.default
 
     @property
     def first_rate(self) -> float:
@@ -139,14 +132,8 @@ class NegativeSampling(Objective):
     name = solver = "negative_sampling"
     warms_up = False
 
-    @storing
-    def __init__(self, power: float = POWER, share_classes: bool = False) -> None:
-        """Store the parameters."""
-
-    def check(self) -> None:
-        """Raise if a parameter is out of range."""
-        super().check()
-        check_flag("share_classes", self.share_classes)
+    settings = (POWER, Setting("share_classes", False, "Whether all pairs of a centre see the same drawn words."))
+    share_classes: bool
 
     @property
     def core(self) -> dict[str, Any]:
@@ -160,9 +147,7 @@ class Hierarchical(Objective):
     name = solver = "hierarchical"
     draws = warms_up = False
     has_tree = True
-
-    def __init__(self) -> None:
-        """It has no parameters."""
+    settings = ()
 
 
 class Softmax(Objective):
@@ -186,33 +171,24 @@ class Softmax(Objective):
     name = "softmax"
     carries_normalizers = is_softmax = True
 
-    @storing
-    def __init__(
-        self,
-        solver: str = "implicit",
-        *,
-        power: float = POWER,
-        u_learning_rate: float | str = "auto",
-        u_gain: float | str = "auto",
-        delta: float | str = "auto",
-    ) -> None:
-        """Store the parameters."""
+    settings = (
+        Setting("solver", "implicit", "How log Z_x moves.", choices=tuple(SOLVERS)),
+        POWER,
+        Setting("u_learning_rate", "auto", "Step size of log Z_x.", low=0, open_low=True),
+        Setting("u_gain", "auto", "Weight of what is new in a moving average.", low=0, high=1, open_low=True),
+        Setting("delta", "auto", "How far below a bound log Z_x may be.", low=0),
+    )
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""
         super().check()
-        check_choice("solver", self.solver, tuple(SOLVERS))
         for name in ("u_learning_rate", "u_gain", "delta"):
-            value = getattr(self, name)
-            if value == "auto":
-                continue
-            if name not in SOLVERS[self.solver]:
+            if (value := getattr(self, name)) != "auto" and name not in SOLVERS[self.solver]:
                 having = " or ".join(repr(solver) for solver, defaults in SOLVERS.items() if name in defaults)
                 raise ValueError(
                     f"{name} is {value!r}; solver {self.solver!r} has no such number: "
                     f"{name} must be 'auto', or solver {having}"
                 )
-            check_number(name, value, low=0, high=1 if name == "u_gain" else float("inf"), open_low=name != "delta")
 
     @property
     def first_rate(self) -> float:
@@ -222,9 +198,8 @@ class Softmax(Objective):
     @property
     def core(self) -> dict[str, Any]:
         """Its arguments for the core's trainer."""
-        numbers = self._numbers
-        numbers.pop("u_learning_rate", None)
-        return super().core | {"options": {name.removeprefix("u_"): number for name, number in numbers.items()}}
+        options = {name.removeprefix("u_"): n for name, n in self._numbers.items() if name != "u_learning_rate"}
+        return super().core | {"options": options}
 
     @property
     def step_of_normalizers(self) -> float:
@@ -266,24 +241,26 @@ class Descent(Objective):
     draws = False
     first_rate = 1.0  # from which descent finds its own step sizes
 
-    @storing
-    def __init__(self, search: str | Index = "exact", *, budget: int | str = "auto", rest: str = "auto") -> None:
-        """Store the parameters."""
+    settings = (
+        Setting("search", "exact", "How the words that matter are found.", "index"),
+        Setting("budget", "auto", "Words that a search finds.", "integer", low=1),
+        Setting("rest", "auto", "What becomes of words that are not found.", choices=("auto", "sample", "mask")),
+    )
+    search: str | Index
+    budget: int | str
+    rest: str
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""
+        super().check()
         if not isinstance(self.search, SphericalClusterIndex | DecomposedIndex):
             check_choice("search", self.search, SEARCHES)
-        check_choice("rest", self.rest, ("auto", *RESTS))
-        if self.budget != "auto":
-            check_number("budget", self.budget, low=1, integer=True)
-        if self.search == "exact":
-            for name, value in (("budget", self.budget), ("rest", self.rest)):
-                if value != "auto":
-                    raise ValueError(
-                        f"{name} is {value!r}; search 'exact' leaves no word out: {name} must be 'auto', or search "
-                        "'mips', 'decomposed' or an index"
-                    )
+        for name in ("budget", "rest") if self.search == "exact" else ():
+            if (value := getattr(self, name)) != "auto":
+                raise ValueError(
+                    f"{name} is {value!r}; search 'exact' leaves no word out: {name} must be 'auto', or search "
+                    "'mips', 'decomposed' or an index"
+                )
         if self.passes_messages and self.rest == "sample":
             raise ValueError(
                 f"rest is 'sample'; search {self.search!r} leaves out what it does not find: rest must be 'mask' or "
@@ -294,11 +271,6 @@ class Descent(Objective):
     def passes_messages(self) -> bool:
         """Whether finds of blocks are joined by messages."""
         return self.search in MESSAGES
-
-    @property
-    def masks(self) -> bool:
-        """Whether words that are not found are left out."""
-        return self.rest == "mask" or self.passes_messages
 
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -320,14 +292,13 @@ def objective_named(name: str, **parameters: object) -> Objective:
         If there is no such objective, or it has no such parameter.
     """
     check_choice("objective", name, tuple(OBJECTIVES))
-    known = own_parameters(OBJECTIVES[name])
     for parameter, value in parameters.items():
-        if parameter not in known:
-            having = ", ".join(repr(other) for other, kind in OBJECTIVES.items() if parameter in own_parameters(kind))
+        having = [other for other, kind in OBJECTIVES.items() if parameter in own_parameters(kind)]
+        if name not in having:
             raise ValueError(
                 f"{parameter} is {value!r}; objective {name!r} has no such parameter. Objectives with it: "
-                f"{having or 'none'}"
+                f"{', '.join(map(repr, having)) or 'none'}"
             )
-    objective: Objective = OBJECTIVES[name]().set_params(**parameters)
+    objective = OBJECTIVES[name](**parameters)
     objective.check()
     return objective

@@ -40,20 +40,19 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
-from manyclass.checks import check_number, n_threads_from, seed_from
+from manyclass.checks import check_number, n_threads_from, seed_from, set_named
 from manyclass.compressed import split_words
-from manyclass.help_lines import brief, fit_transformed, hinting, set_container, storing
+from manyclass.help_lines import hinting, storing
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.weights.arrays import aligned_zeros, padded
 from manyclass.weights.tensor_file import PathLike
 from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import Objective
-from manyclass.words.training import Callback, SkipGramPlan, SkipGramState, TextModel, WordTables, rates_of_call, train
+from manyclass.words.training import Callback, SkipGramPlan, SkipGramState, WordTables, rates_of_call, train
 from manyclass.words.vectors import WordVectorQueries, WordVectors
 
 
-@brief
 class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     r"""Skip-gram word vectors: p(y | x) for a word y near the word x.
 
@@ -126,8 +125,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
 
     _n_fit = 0  # words of the last fit; 0 of a stream without one
 
-    fit_transform = fit_transformed
-    set_output = set_container
+    set_params = set_named
 
     @storing
     def __init__(
@@ -199,7 +197,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             words = np.array(corpus.words, dtype=object)
             data = {"tokens": corpus.tokens, "sentences": corpus.sentences, "words": words}
             seed = checkpoints.seed(Parameters.of(self), data)
-        state = SkipGramState(self._start(corpus, plan, seed))
+        state = self._start(corpus, plan, seed)
         self._keep(state, *train(plan, state, callback, checkpoints, verbose=self.verbose > 0))
         self._n_fit = int(self.counts_.sum())
         return self
@@ -248,34 +246,30 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         plan = SkipGramPlan.of({**self.get_params(deep=False), "max_iter": n_passes})
         objective, known = plan.objective, dict[str, int]()
         if objective.has_tree or objective.name == "descent":
-            name = objective.name
-            raise ValueError(f"objective is {name!r}, which needs the whole text; with partial_fit choose another")
+            raise ValueError(f"objective is {objective.name!r}, which needs the whole text; partial_fit has others")
         if hasattr(self, "vocabulary_"):
-            if self.vectors_.shape[1] != self.dim:
-                dim = self.vectors_.shape[1]
+            if (dim := self.vectors_.shape[1]) != self.dim:
                 raise ValueError(f"dim is {self.dim!r}; the model that partial_fit goes on with has {dim}")
             known = dict(zip(self.vocabulary_, self.counts_.tolist(), strict=True))
         corpus = read_corpus(X, self.min_count, known)
-        if learning_rate is None:
-            n_before, n_new = sum(known.values()), len(corpus.tokens)
-            first, last = rates_of_call(plan.learning_rate, n_before, n_new, self._n_fit)
-        else:
-            first = last = learning_rate
+        first = last = learning_rate
+        if first is None or last is None:
+            first, last = rates_of_call(plan.learning_rate, sum(known.values()), len(corpus.tokens), self._n_fit)
         plan = replace(plan, learning_rate=first, last_learning_rate=last)
-        state = SkipGramState(self._start(corpus, plan, self.random_state))
+        state = self._start(corpus, plan, self.random_state)
+        before: tuple[list[float], list[float]] = ([], [])
         if known:
+            before = self.loss_curve_, self.pass_seconds_
             state.n_iter = len(self.loss_curve_)
             places = {word: place for place, word in enumerate(corpus.words)}
             rows = [places[word] for word in self.vocabulary_]
-            for table, vectors in zip(state.model.tables, (self.vectors_, self.context_vectors_), strict=True):
+            for table, vectors in zip(state.tables, (self.vectors_, self.context_vectors_), strict=True):
                 table[rows, : self.dim] = vectors
             plan = replace(plan, warm_up=0)
-        curve, seconds = train(plan, state, callback, verbose=self.verbose > 0)
-        before = (self.loss_curve_, self.pass_seconds_) if known else ([], [])
-        self._keep(state, curve, seconds, before)
+        self._keep(state, *train(plan, state, callback, verbose=self.verbose > 0), before)
         return self
 
-    def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> TextModel:
+    def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> SkipGramState:
         """A text and first vectors as in word2vec: h uniform on [-0.5, 0.5) / dim and v = 0."""
         has_tree, seed = plan.objective.has_tree, seed_from(random_state)
         text = _core.SkipGramText(
@@ -288,7 +282,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         n_words, dim = len(corpus.words), self.dim
         tables = WordTables(*(aligned_zeros(n, padded(dim)) for n in (n_words, n_words - has_tree)))
         tables.input[:, :dim] = (np.random.default_rng(seed).random((n_words, dim)) - 0.5) / dim
-        return TextModel(corpus, text, tables, dim, has_tree, seed, n_threads_from(self.n_jobs))
+        return SkipGramState(corpus, text, tables, dim, has_tree, seed, n_threads_from(self.n_jobs))
 
     def objective_value(self, sample: int | None = None) -> float:
         """Compute the exact objective of the softmax, or of the tree, by scoring all words.
@@ -373,13 +367,12 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         before: tuple[list[float], list[float]] = ([], []),
     ) -> None:
         """Take over what was trained, behind the losses and the seconds of passes before it."""
-        model = state.model
-        self._model: TextModel | None = model
-        self._words = model.corpus.words
+        self._model: SkipGramState | None = state
+        self._words = state.corpus.words
         self.vocabulary_ = {word: row for row, word in enumerate(self._words)}
-        self.counts_ = model.corpus.counts
-        self.vectors_ = model.tables.input[:, : model.dim]
-        self.context_vectors_ = model.tables.output[:, : model.dim]
+        self.counts_ = state.corpus.counts
+        self.vectors_ = state.tables.input[:, : state.dim]
+        self.context_vectors_ = state.tables.output[:, : state.dim]
         self.loss_curve_: list[float] = before[0] + curve
         self.n_iter_: int = state.n_iter
         self.pass_seconds_: list[float] = before[1] + np.diff([0.0, *state.ends]).tolist()

@@ -7,7 +7,7 @@ and the logarithm of a sampled sum lies below that of the whole (Jensen).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -20,7 +20,7 @@ from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.passes import drive
-from manyclass.weights.arrays import Floats
+from manyclass.weights.arrays import Doubles, Floats
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.words.corpus import NO_PAIRS, Corpus
 from manyclass.words.objectives import OBJECTIVES, Descent, Index, NegativeSampling, Objective
@@ -46,9 +46,16 @@ class WordTables(NamedTuple):
     output: Floats
 
 
-@dataclass
-class TextModel:
-    """A text as the core sees it, and the vectors of its words.
+# A pass whose steps can move a vector so far is begun by a copy, to which it goes back where vectors overflow: the step
+# size times the words of a step, four times what the defaults have. Smaller ones are not known to make vectors
+# overflow, and a copy takes the memory of the model once more.
+CAREFUL = 0.6
+ADVICE = "Lower learning_rate or n_negatives, or train Softmax(solver='implicit'), which bears larger steps"
+
+
+@dataclass(repr=False)
+class SkipGramState:
+    """A text, the vectors of its words, and how far their training is: what a callback sees after each pass.
 
     Attributes
     ----------
@@ -64,53 +71,6 @@ class TextModel:
         Whether the objective is that of a Huffman tree.
     seed : int
     n_threads : int
-    """
-
-    corpus: Corpus
-    text: _core.SkipGramText
-    tables: WordTables
-    dim: int
-    has_tree: bool
-    seed: int
-    n_threads: int
-
-    @lazy_property
-    def collapsed(self) -> _core.PairShares:
-        """The shares of pairs in the text, counted at their first use."""
-        with tempfile.TemporaryDirectory() as folder:
-            pairs = _core.PairShares.count(
-                text=self.text, seed=self.seed, n_threads=self.n_threads, memory=COUNTING_BYTES, folder=folder
-            )
-        if pairs.n_pairs == 0:
-            raise ValueError(NO_PAIRS)
-        return pairs
-
-    def objective_value(self, sample: int | None = None) -> float:
-        """Evaluate the objective, see `SkipGram.objective_value`."""
-        if sample is not None:
-            check_number("sample", sample, low=1, integer=True)
-        return self.collapsed.objective(
-            *self.tables,
-            n_draws=sample or 0,
-            seed=self.seed,
-            n_threads=self.n_threads,
-            tree_counts=self.corpus.counts if self.has_tree else None,
-        )
-
-
-# A pass whose steps can move a vector so far is begun by a copy, to which it goes back where vectors overflow: the step
-# size times the words of a step, four times what the defaults have. Smaller ones are not known to make vectors
-# overflow, and a copy takes the memory of the model once more.
-CAREFUL = 0.6
-ADVICE = "Lower learning_rate or n_negatives, or train Softmax(solver='implicit'), which bears larger steps"
-
-
-@dataclass
-class SkipGramState:
-    """What a callback of `SkipGram.fit` sees after each pass, the passes of the warm-up among them.
-
-    Attributes
-    ----------
     objective : str
         What the pass trained, by name: "negative_sampling" during the warm-up.
     n_iter : int
@@ -128,7 +88,13 @@ class SkipGramState:
         The seconds after each pass.
     """
 
-    model: TextModel = field(repr=False)
+    corpus: Corpus
+    text: _core.SkipGramText
+    tables: WordTables
+    dim: int
+    has_tree: bool
+    seed: int
+    n_threads: int
     objective: str = ""
     n_iter: int = 0
     seconds: float = 0.0
@@ -136,6 +102,16 @@ class SkipGramState:
     n_pairs: int = 0
     loss: float = np.nan
     ends: list[float] = field(default_factory=list)
+
+    @lazy_property
+    def collapsed(self) -> _core.PairShares:
+        """The shares of pairs in the text, counted at their first use."""
+        count: dict[str, Any] = {"text": self.text, "seed": self.seed, "n_threads": self.n_threads}
+        with tempfile.TemporaryDirectory() as folder:
+            pairs = _core.PairShares.count(**count, memory=COUNTING_BYTES, folder=folder)
+        if pairs.n_pairs == 0:
+            raise ValueError(NO_PAIRS)
+        return pairs
 
     def objective_value(self, sample: int | None = None) -> float:
         """As `SkipGram.objective_value`, of the vectors as they are now.
@@ -150,7 +126,10 @@ class SkipGramState:
         float
             Nats per co-occurrence.
         """
-        return self.model.objective_value(sample)
+        if sample is not None:
+            check_number("sample", sample, low=1, integer=True)
+        how: dict[str, Any] = {"n_draws": sample or 0, "seed": self.seed, "n_threads": self.n_threads}
+        return self.collapsed.objective(*self.tables, **how, tree_counts=self.corpus.counts if self.has_tree else None)
 
 
 Callback = Callable[[SkipGramState], bool | None]
@@ -174,12 +153,13 @@ class _Passes:
     core: Any
     state_numbers = ("n_words", "n_pairs", "ends")
 
-    def __init__(self, state: SkipGramState, n_passes: int) -> None:
+    def __init__(self, state: SkipGramState, n_passes: int, **carried: Doubles) -> None:
         self.state, self.n_passes = state, n_passes
+        self._arrays: Arrays = {"input": state.tables.input, "output": state.tables.output, **carried}
 
     def arrays(self) -> Arrays:
-        """Both tables."""
-        return {"input": self.state.model.tables.input, "output": self.state.model.tables.output}
+        """Both tables, and what words carry."""
+        return self._arrays
 
     def numbers(self) -> dict[str, Any]:
         """Numbers of the passes and sums of the state."""
@@ -213,28 +193,27 @@ class TextPasses(_Passes):
     def __init__(
         self, state: SkipGramState, objective: Objective, n_passes: int, n_negatives: int, rates: tuple[float, float]
     ) -> None:
-        super().__init__(state, n_passes)
-        model, n_words = state.model, len(state.model.corpus.counts)
-        self._carried = np.zeros(n_words)
+        n_words, carried = len(state.corpus.counts), np.zeros(len(state.corpus.counts))
         if objective.carries_normalizers:
-            self._carried = _core.word_log_normalizers(*model.tables, model.n_threads)
+            carried = _core.word_log_normalizers(*state.tables, state.n_threads)
+        super().__init__(state, n_passes, carried=carried)
         trainer = _core.skip_gram_trainer(
-            text=model.text,
-            input=model.tables.input,
-            output=model.tables.output,
-            carried=self._carried,
-            counts=model.corpus.counts,
+            text=state.text,
+            input=state.tables.input,
+            output=state.tables.output,
+            carried=carried,
+            counts=state.corpus.counts,
             n_negatives=n_negatives,
-            seed=model.seed,
-            n_threads=model.n_threads,
+            seed=state.seed,
+            n_threads=state.n_threads,
             isa="auto",
             **objective.core,
         )
-        self.n_visits, self.length = len(model.corpus.sentences) - 1, len(model.corpus.tokens)
+        self.n_visits, self.length = len(state.corpus.sentences) - 1, len(state.corpus.tokens)
         self.core = _core.WordPasses(
             trainer,
-            *model.tables,
-            self._carried,
+            *state.tables,
+            carried,
             first_rate=rates[0],
             last_rate=rates[1],
             eta_u=objective.step_of_normalizers,
@@ -280,12 +259,7 @@ class TextPasses(_Passes):
             return f"{self.core.refused} steps were too large to take"
         if not last_loss <= self._worst_loss:
             return f"the loss of the last pass is {last_loss:.4g} nats"
-        model = self.state.model
-        return divergence(model.text, model.tables, model.seed) if self._is_softmax else None
-
-    def arrays(self) -> Arrays:
-        """Both tables, and the normalisers that words carry."""
-        return {**super().arrays(), "carried": self._carried}
+        return divergence(self.state.text, self.state.tables, self.state.seed) if self._is_softmax else None
 
 
 class DescentPasses(_Passes):
@@ -298,32 +272,32 @@ class DescentPasses(_Passes):
     unit = "passes"
     core_numbers = ("output_rate",)  # an index follows from the tables
 
-    def __init__(
-        self, state: SkipGramState, n_passes: int, learning_rate: float, index: Index | None, *, rule: str, budget: int
-    ) -> None:
-        super().__init__(state, n_passes)
-        model = state.model
-        self._index, self._value = index, np.nan
-        self._input_rates = np.full(len(model.tables.input), learning_rate)
+    def __init__(self, state: SkipGramState, plan: SkipGramPlan, objective: Descent) -> None:
+        n_words, search, rate = len(state.corpus.words), objective.search, plan.learning_rate
+        rates = np.full(len(state.tables.input), rate)
+        super().__init__(state, plan.max_iter, input_rates=rates)
+        self._index = None if search == "exact" else index_for(search, seed=state.seed, n_jobs=state.n_threads)
+        rule = "all" if self._index is None else "mask" if objective.rest == "mask" else "sample"
+        budget = default_budget(n_words) if objective.budget == "auto" else int(objective.budget)
+        self._value = np.nan
         self.core = _core.WordDescent(
-            model.collapsed,
-            input=model.tables.input,
-            output=model.tables.output,
-            input_rates=self._input_rates,
-            output_rate=learning_rate,
-            found=rule,
-            budget=budget,
-            dim=model.dim,
+            state.collapsed,
+            input=state.tables.input,
+            output=state.tables.output,
+            input_rates=rates,
+            output_rate=rate,
+            found=str(search) if objective.passes_messages else rule,
+            budget=min(budget, n_words),
+            dim=state.dim,
             group=GROUP,
-            seed=model.seed,
-            n_threads=model.n_threads,
+            seed=state.seed,
+            n_threads=state.n_threads,
         )
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make a step, or none at all if Ctrl-C comes meanwhile."""
-        model = self.state.model
         if self._index is not None:
-            self.core.search_in(*follow_table(self._index, model.tables.output[:, : model.dim]))
+            self.core.search_in(*follow_table(self._index, self.state.tables.output[:, : self.state.dim]))
         self._value = self.core.step()
         return 1, 1
 
@@ -339,10 +313,6 @@ class DescentPasses(_Passes):
     def verdict(self, last_loss: float) -> str | None:
         """Descent does not diverge."""
         return None
-
-    def arrays(self) -> Arrays:
-        """Both tables, and the step size of each row of the first."""
-        return {**super().arrays(), "input_rates": self._input_rates}
 
 
 def follow_table(index: Index, table: Floats) -> tuple[Any, int]:
@@ -404,15 +374,12 @@ class SkipGramPlan:
             check_number("verbose", parameters["verbose"])
         part = parameters["objective"]
         objective = cast(Objective, resolve_part("objective", part, OBJECTIVES, "manyclass.words.objectives"))
-        lack = "" if objective.warms_up else f"{objective.name!r} has no warm-up"
-        having = (name for name, kind in OBJECTIVES.items() if kind.warms_up)
-        warm_up = _count("warm_up", parameters["warm_up"], int(objective.warms_up), 0, lack, having)
-        lack = "" if objective.draws or warm_up else f"{objective.name!r} without a warm-up draws no words"
-        having = (name for name, kind in OBJECTIVES.items() if kind.draws)
-        n_negatives = _count("n_negatives", parameters["n_negatives"], N_NEGATIVES, 1, lack, having)
+        lack = "" if objective.warms_up else "has no warm-up"
+        warm_up = _count(objective, "warm_up", parameters["warm_up"], int(objective.warms_up), 0, lack)
+        lack = "" if objective.draws or warm_up else "without a warm-up draws no words"
+        n_negatives = _count(objective, "n_negatives", parameters["n_negatives"], N_NEGATIVES, 1, lack)
         rate = parameters["learning_rate"]
-        if rate == "auto":
-            rate = objective.first_rate
+        rate = objective.first_rate if rate == "auto" else rate
         check_number("learning_rate", rate, low=0, open_low=True)
         return cls(objective, n_negatives, float(rate), LAST_SHARE * float(rate), int(parameters["max_iter"]), warm_up)
 
@@ -432,16 +399,13 @@ def rates_of_call(rate: float, n_before: int, n_new: int, n_fit: int) -> tuple[f
     return rate * (LAST_SHARE + (1 - LAST_SHARE) * share), rate * LAST_SHARE
 
 
-def _count(name: str, value: int | str, default: int, least: int, lack: str, having: Iterable[str]) -> int:
+def _count(objective: Objective, name: str, value: int | str, default: int, least: int, lack: str) -> int:
     """Return a number of passes or of words; a ValueError where the objective has a `lack` of what is counted."""
     if value == "auto":
         return default
     check_number(name, value, low=least, integer=True)
     if value and lack:
-        allowed, names = "'auto'" if least else "'auto' or 0", ", ".join(map(repr, having))
-        raise ValueError(
-            f"{name} is {value!r}; objective {lack}: it must be {allowed}, or the objective one of {names}"
-        )
+        raise ValueError(f"{name} is {value!r}; objective {objective.name!r} {lack}: it must be 'auto'")
     return int(value)
 
 
@@ -480,14 +444,7 @@ def train(
             return curve, state.seconds
     state.objective, text_seconds = objective.name, state.seconds
     if isinstance(objective, Descent):
-        n_words, search, seed = len(state.model.corpus.words), objective.search, state.model.seed
-        index = None if search == "exact" else index_for(search, seed=seed, n_jobs=state.model.n_threads)
-        rule = "all" if index is None else "mask" if objective.masks else "sample"
-        if objective.passes_messages:
-            rule = str(search)
-        budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
-        passes = DescentPasses(state, plan.max_iter, plan.learning_rate, index, rule=rule, budget=budget)
-        return curve + run(passes)[0], text_seconds
+        return curve + run(DescentPasses(state, plan, objective))[0], text_seconds
     rates = plan.learning_rate, plan.last_learning_rate
     return curve + run(TextPasses(state, objective, plan.max_iter, plan.n_negatives, rates))[0], state.seconds
 

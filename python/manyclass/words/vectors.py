@@ -13,12 +13,11 @@ text ("words.text", "words.offsets") and the rows ("rows", with "rows.scales" fo
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, islice
-from typing import TYPE_CHECKING, Any, Literal, Self
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,38 +47,11 @@ if TYPE_CHECKING:
 FORMAT = "manyclass word vectors"
 FORMAT_VERSION = 1
 HEADER_BYTES = 1024  # the header of a file takes less
-N_CLOSE = 3  # words that the error for an unknown one names
-N_SEARCHED = 50_000  # words among which they are looked for: a fraction of a second
 N_ANSWERS = 10  # neighbours by default, as in gensim
 
 Key = str | NDArray[np.floating]  # a word, or a vector of one's own
 Keys = Key | Iterable[Key | tuple[Key, float]]
 Answers = list[tuple[str, float]]
-
-
-class UnknownWordError(KeyError):
-    """A word that is not in the vocabulary.
-
-    Close words are looked for when the message is asked for, so that code which catches the error word by word is fast.
-    """
-
-    def __init__(self, word: str, vocabulary: dict[str, int]) -> None:
-        super().__init__(word)
-        self.word = word
-        self._vocabulary = vocabulary
-
-    def __str__(self) -> str:
-        folded, n = self.word.casefold(), len(self.word)
-        near = [word for word in islice(self._vocabulary, N_SEARCHED) if abs(len(word) - n) <= 2]
-        same = [word for word in near if word.casefold() == folded]  # those that differ in case only come first
-        alike = difflib.get_close_matches(folded, near, n=N_CLOSE, cutoff=0.75)
-        close = [*dict.fromkeys([*same, *alike])][:N_CLOSE]
-        hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
-        return f"{self.word!r} is not in the vocabulary of {len(self._vocabulary)} words{hint}"
-
-    def __reduce__(self) -> tuple[type[KeyError], tuple[str]]:
-        """A plain KeyError with the same text, because a vocabulary is too large to travel between processes."""
-        return KeyError, (str(self),)
 
 
 class CodedTable(Codes):
@@ -89,10 +61,9 @@ class CodedTable(Codes):
     ndim = 2
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, ...]:
         """(n_words, dim)."""
-        n_words, dim = self.values.shape
-        return n_words, dim
+        return self.values.shape
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -166,22 +137,20 @@ class WordVectorQueries:
 
     def __getitem__(self, words: str | Sequence[str]) -> Floats:
         """Give a copy of a word's vector of shape (dim,), or of several words' vectors of shape (n, dim)."""
-        if isinstance(words, str):
+        if isinstance(words, str) or not isinstance(words, Iterable):
             return self.get_vector(words)
-        if not isinstance(words, Iterable):
-            self.get_index(words)  # refuses what is no word
         rows = np.array([self.get_index(word) for word in words], dtype=np.intp)
         return self.vectors[rows]
 
     def get_index(self, word: str, default: int | None = None) -> int:
-        """Row of a word; of an unknown one the default or, without one, a KeyError that names close words."""
+        """Row of a word; of an unknown one the default or, without one, a KeyError."""
         if not isinstance(word, str):
             raise TypeError(
                 f"a word is {word!r}; it must be a str. A row is vectors_[row], and its word index_to_key[row]"
             )
         row = self.key_to_index.get(word, default)
         if row is None:
-            raise UnknownWordError(word, self.vocabulary_)
+            raise KeyError(f"{word!r} is not in the vocabulary of {len(self)} words")
         return row
 
     def get_vector(self, word: str, norm: bool = False) -> Floats:
@@ -211,8 +180,7 @@ class WordVectorQueries:
         mean = np.zeros(self.vector_size)
         for key, factor in compress(zip(keys, factors, strict=True), known):
             mean += factor * self._vector_of(key, unit=pre_normalize)
-        total = float(np.abs(factors[known]).sum())
-        mean /= total or 1.0
+        mean /= float(np.abs(factors[known]).sum()) or 1.0
         return (_unit(mean) if post_normalize else mean).astype(np.float32)
 
     def _vector_of(self, key: Key, *, unit: bool) -> Doubles:
@@ -297,8 +265,7 @@ class WordVectorQueries:
         """One minus the cosine of a word or vector with each of others; without others with all words, itself too."""
         cosines = self._cosines(self._vector_of(word, unit=True))
         rows = [self.get_index(other) for other in other_words]
-        distances: Floats = np.subtract(1, cosines[rows] if rows else cosines, dtype=np.float32)
-        return distances
+        return 1 - (cosines[rows] if rows else cosines)
 
     def n_similarity(self, ws1: Sequence[str], ws2: Sequence[str]) -> float:
         """Cosine of the mean vectors of two lists of words, unknown ones left out as in gensim; 0 if none is known."""
@@ -315,9 +282,8 @@ class WordVectorQueries:
     def closer_than(self, key1: str, key2: str) -> list[str]:
         """Words closer to `key1` than `key2` is, in the order of rows; `key1` is not among them."""
         near = self.distances(key1)
-        row, limit = self.get_index(key1), near[self.get_index(key2)]
-        words = self.index_to_key
-        return [words[i] for i in np.flatnonzero(near < limit) if i != row]
+        rows = np.flatnonzero(near < near[self.get_index(key2)])
+        return [self._words[i] for i in rows if i != self.get_index(key1)]
 
     def rank(self, key1: str, key2: str) -> int:
         """Place of `key2` among the neighbours of `key1`; the nearest is 1."""
@@ -328,13 +294,10 @@ class WordVectorQueries:
 
         It is of "n_pairs" of known words, NaN for fewer than two; "n_missing" is how many pairs are left out.
         """
-        rated = load_word_pairs(pairs) if isinstance(pairs, str | os.PathLike) else list(pairs)
-        known = [p for p in rated if p[0] in self.vocabulary_ and p[1] in self.vocabulary_]
-        spearman = np.nan
-        if len(known) > 1:
-            cosines = [self.similarity(a, b) for a, b, _ in known]
-            spearman = float(spearmanr(cosines, [score for _, _, score in known]).statistic)
-        return {"spearman": spearman, "n_pairs": len(known), "n_missing": len(rated) - len(known)}
+        pairs = load_word_pairs(pairs) if isinstance(pairs, str | os.PathLike) else pairs
+        rated = [(self.similarity(a, b), score) for a, b, score in pairs if a in self and b in self]
+        spearman = float(spearmanr(*np.array(rated).T).statistic) if len(rated) > 1 else np.nan
+        return {"spearman": spearman, "n_pairs": len(rated), "n_missing": len(pairs) - len(rated)}
 
     def evaluate_word_pairs(
         self, pairs: str | os.PathLike[str], *, restrict_vocab: int = 300_000, case_insensitive: bool = True
@@ -349,8 +312,7 @@ class WordVectorQueries:
         rated = [(self.similarity(a, b), score) for a, b, score in scored if a is not None and b is not None]
         if len(rated) < 2:
             raise ValueError(f"{os.fspath(pairs)} has {len(rated)} pairs of known words; two are needed")
-        ours, theirs = zip(*rated, strict=True)
-        tests = pearsonr(ours, theirs), spearmanr(ours, theirs)
+        tests = (test(*np.array(rated).T) for test in (pearsonr, spearmanr))
         pearson, spearman = ((float(test.statistic), float(test.pvalue)) for test in tests)
         return pearson, spearman, 100 * (1 - len(rated) / len(scored))
 
@@ -359,20 +321,16 @@ class WordVectorQueries:
 
         Questions with unknown words are left out; without any other the accuracy is NaN.
         """
-        questions = [q for section in load_analogies(path).values() for q in section]
-        known = np.array(
-            [[self.vocabulary_[w] for w in q] for q in questions if all(w in self.vocabulary_ for w in q)],
-            dtype=np.intp,
-        ).reshape(-1, 4)
-        unit = self.get_normed_vectors()
+        questions = [q for section in load_analogies(path).values() for q in section if all(w in self for w in q)]
+        rows, unit = [[self.vocabulary_[w] for w in q] for q in questions], self.get_normed_vectors()
         right = 0
-        for i in range(0, len(known), 256):
-            a, b, c, d = known[i : i + 256].T
+        for i in range(0, len(rows), 256):
+            a, b, c, d = np.array(rows[i : i + 256]).T
             scores = (unit[b] - unit[a] + unit[c]) @ unit.T
             for used in (a, b, c):
                 scores[np.arange(len(scores)), used] = -np.inf
             right += int(np.sum(scores.argmax(axis=1) == d))
-        return {"accuracy": right / len(known) if len(known) else np.nan, "n_questions": len(known)}
+        return {"accuracy": right / len(rows) if rows else np.nan, "n_questions": len(rows)}
 
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
         """Write word2vec's text or binary format, all or nothing, with the same floats; no word may hold a blank."""
@@ -384,10 +342,7 @@ class WordVectorQueries:
 
     def to_keyed_vectors(self) -> KeyedVectors:
         """Return a copy as gensim's KeyedVectors, of a trained model with each word's "count"; needs gensim."""
-        try:
-            models = importlib.import_module("gensim.models")
-        except ImportError as error:
-            raise ImportError("to_keyed_vectors needs gensim: pip install gensim") from error
+        models = importlib.import_module("gensim.models")
         keyed: KeyedVectors = models.KeyedVectors(self.vectors_.shape[1])
         keyed.add_vectors(self.index_to_key, np.ascontiguousarray(self.vectors))
         if (counts := vars(self).get("counts_")) is not None:  # of a trained model
@@ -537,23 +492,18 @@ class WordVectors(WordVectorQueries):
         most = check_compression(dtype, prune, max_bytes)
         n = max(1, len(words) - int(prune * len(words)))
         stored_dtype: Dtype = "float16" if dtype == "auto" else dtype
-        if most < np.inf:
-            fit = _most_words(words, vectors, stored_dtype, most)
-            if dtype == "auto" and fit < n:
-                stored_dtype, fit = "int8", _most_words(words, vectors, "int8", most)
-            if fit < 1:
-                raise ValueError(
-                    f"max_bytes is {most}; not even one word fits as {stored_dtype} beside the header of the file"
-                )
-            n = min(n, fit)
+        fit = _most_words(words, vectors, stored_dtype, most)
+        if dtype == "auto" and fit < n:
+            stored_dtype, fit = "int8", _most_words(words, vectors, "int8", most)
+        if fit < 1:
+            raise ValueError(f"max_bytes is {most}; not even one word fits as {stored_dtype} beside the file's header")
+        n = min(n, fit)
         return WordVectors._from_codes(words[:n], Codes.of(vectors[:n], stored_dtype))
 
     @classmethod
     def _from_codes(cls, words: Sequence[str], codes: Codes) -> WordVectors:
-        word_vectors = cls(words, np.zeros((len(words), 0), dtype=np.float32))
-        plain = codes.values.dtype == np.float32
-        coded: Any = codes.values if plain else CodedTable(codes.values, codes.scales)
-        word_vectors.vectors_ = coded
+        word_vectors, table = cls(words, np.zeros((len(words), 0), dtype=np.float32)), codes.values
+        word_vectors.vectors_ = table if table.dtype == np.float32 else cast(Any, CodedTable(table, codes.scales))
         return word_vectors
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -566,9 +516,7 @@ class WordVectors(WordVectorQueries):
         """
         table: Any = self.vectors_
         codes = table if isinstance(table, CodedTable) else Codes(np.ascontiguousarray(table), NO_FLOATS)
-        tensors: dict[str, NDArray[Any]] = {"rows": codes.values}
-        if len(codes.scales):
-            tensors["rows.scales"] = codes.scales
+        tensors = {"rows": codes.values} | ({"rows.scales": codes.scales} if len(codes.scales) else {})
         tensors |= encode_text("words", self.index_to_key)
         tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))  # each is aligned
         write_tensors(path, tensors, {"format": FORMAT, "format_version": str(FORMAT_VERSION)})
