@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
+from manyclass.checks import canonical_csr, check_choice, check_flag, check_number
 from manyclass.classifiers.exclusion import excluded, seen_in
 from manyclass.classifiers.predictions import (
     Answers,
@@ -27,6 +27,7 @@ from manyclass.classifiers.predictions import (
     with_state,
 )
 from manyclass.datasets import SequenceEncoder, l2_normalize
+from manyclass.datasets.csr import ones_at
 from manyclass.labels import readable
 from manyclass.training.data import Features
 from manyclass.training.passes import time_limit
@@ -84,13 +85,12 @@ class Limits:
 
 
 class Query(NamedTuple):
-    """A request as a model takes it: rows as a matrix or texts, and the classes that each row is not to get."""
+    """A request as a model takes it: rows as a matrix, and the classes that each row is not to get."""
 
-    X: sp.csr_array | NDArray[np.float32] | list[str]
+    X: sp.csr_array | NDArray[np.float32]
     k: int
-    exclude: sp.csr_array | None
-    approximate: bool
-    n_rows: int
+    exclude: sp.csr_array | None = None
+    approximate: bool = False
 
 
 class Predictor:
@@ -118,8 +118,7 @@ class Predictor:
         self._encoder: Any = vectorizer_of(model)
         self._takes_histories = isinstance(self._encoder, SequenceEncoder)
         self._takes_texts = self._encoder is not None and not self._takes_histories
-        self._column_labels = state.column_labels
-        self._normalize = normalize
+        self._column_labels, self._normalize = state.column_labels, normalize
         self._recall = 0.0  # 0: there is no index
         self._classes: NDArray[Any] = model.classes_
         self._n_features, self._max_rows = int(model.n_features_in_), limits.max_rows
@@ -129,16 +128,15 @@ class Predictor:
         self._named = dict(zip(names, labels, strict=True)) if objects and names is not labels else {}
         text = labels.dtype.kind in "OU" and isinstance(names[0], str)
         self._longest = max(map(len, names.tolist())) if text else 0
-        self.k, self.max_k = min(k, len(self._classes)), min(limits.max_k, len(self._classes))
-        self.has_probabilities = has_probabilities(model)
+        self._k, self._max_k = min(k, len(self._classes)), min(limits.max_k, len(self._classes))
+        self._has_probabilities = has_probabilities(model)
         # What a model computes once, at its first prediction, is computed before threads ask for it.
-        empty = sp.csr_array(np.zeros((1, self._n_features), np.float32))
-        self.predict(Query([""] if self._takes_texts else empty, 1, None, False, 1))
+        self.predict(self.read(b'{"row": ""}' if self._takes_texts else b'{"row": {"indices": [], "values": []}}'))
 
     def about(self) -> dict[str, Any]:
         """Return what `/info` says of the predictor."""
-        facts = {"k": self.k, "max_k": self.max_k, "texts": self._takes_texts, "histories": self._takes_histories}
-        return facts | {"probabilities": self.has_probabilities, "approximate": self._recall > 0}
+        facts = {"k": self._k, "max_k": self._max_k, "texts": self._takes_texts, "histories": self._takes_histories}
+        return facts | {"probabilities": self._has_probabilities, "approximate": self._recall > 0}
 
     def build_index(self, X: Any, recall: float) -> None:
         """Build the index of approximate answers, and tune it by rows that are like those to come.
@@ -148,7 +146,7 @@ class Predictor:
         ValueError
             If there is no use for one, or there are too few rows.
         """
-        build_index(self._model, X, self.k, recall)
+        build_index(self._model, X, self._k, recall)
         self._recall = recall
 
     def read(self, body: bytes) -> Query:
@@ -160,8 +158,7 @@ class Predictor:
             If the model does not take it; the message names the value, the rule and the choices.
         """
         request = _request(body)
-        single = "row" in request
-        rows = [request["row"]] if single else request["rows"]
+        rows = [request["row"]] if "row" in request else request["rows"]
         if not isinstance(rows, list) or not 1 <= len(rows) <= self._max_rows:
             raise ValueError(f"rows is {_shown(rows)}; it must be a list of 1 to {self._max_rows} rows")
         approximate, exclude = request.get("approximate", False), request.get("exclude")
@@ -170,46 +167,45 @@ class Predictor:
             raise ValueError("approximate is true; this server was started without --approximate and has no index")
         if approximate and exclude is not None:
             raise ValueError("exclude is given with approximate, whose index knows no exclude; leave one of them out")
-        k, most = request.get("k", self.k), self.k if approximate else self.max_k
+        k, most = request.get("k", self._k), self._k if approximate else self._max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
         X = self._matrix(rows)
-        if exclude == "seen" and isinstance(rows[0], list) and self._takes_histories:
-            exclude, single = rows, False
-        if exclude == "seen" and not isinstance(X, list):
-            exclude = seen_in(X, self._classes, self._column_labels, self._n_features)
+        if exclude == "seen":
+            exclude = self._seen(rows, X)
         elif exclude is not None:
-            exclude = self._exclude(exclude, len(rows), single)
-        return Query(X, k, exclude, approximate, len(rows))
+            exclude = self._excluded([exclude] if "row" in request else exclude, len(rows))
+        return Query(l2_normalize(sp.csr_array(X)) if self._normalize else X, k, exclude, approximate)
 
-    def _matrix(self, rows: list[Any]) -> sp.csr_array | NDArray[np.float32] | list[str]:
+    def _matrix(self, rows: list[Any]) -> Any:
         """Return the rows, which must all be of one kind."""
-        kind, texts = type(rows[0]), self._takes_texts
+        kind = type(rows[0])
         for position, row in enumerate(rows):
             if type(row) is not kind:
                 first, other = _shown(rows[0]), _shown(row)
                 raise ValueError(f"rows[0] is {first} and rows[{position}] {other}; rows must be of one kind")
-        if kind is list and self._takes_histories:
-            return self._encoder.transform(self._labels(rows, "a history"))  # type: ignore[no-any-return]
-        if kind is list:
-            return _dense(rows, self._n_features)
         if kind is dict:
             return _sparse(rows, self._n_features)
-        if kind is str and texts:
+        if kind is list and not self._takes_histories:
+            return _dense(rows, self._n_features)
+        if kind is list:
+            return self._encoder.transform(self._labels(rows, "a history"))
+        if kind is str and self._takes_texts:
             "".join(rows).encode()  # raises for half of a surrogate pair, saying where it is
-            return rows
-        items, numbers = "a list of items, the earliest first", f"a list of {self._n_features} numbers"
-        dense = items if self._takes_histories else numbers
-        rule = f"{dense}, or an object with the keys 'indices' and 'values'"
-        rule = f"a text, {rule}" if texts else f"{rule}; texts are for models that have a text vectorizer"
+            return self._encoder.transform(rows)
+        lists = "items, the earliest first" if self._takes_histories else f"{self._n_features} numbers"
+        rule = f"{'a text, ' * self._takes_texts}a list of {lists}, or an object with the keys 'indices' and 'values'"
         raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")
 
-    def _exclude(self, labels_by_row: Any, n_rows: int, single: bool) -> sp.csr_array:
-        lists = [labels_by_row] if single else labels_by_row
+    def _seen(self, rows: list[Any], X: Any) -> sp.csr_array:
+        if self._takes_histories and isinstance(rows[0], list):
+            return self._excluded(rows, len(rows))
+        return seen_in(X, self._classes, self._column_labels, self._n_features)
+
+    def _excluded(self, lists: Any, n_rows: int) -> sp.csr_array:
         if not isinstance(lists, list) or not all(isinstance(labels, list) for labels in lists):
-            raise ValueError(f"exclude must be a list of labels{'' if single else ' for each row'}, or 'seen'")
+            raise ValueError("exclude must be a list of labels for each row, for one row a list of labels, or 'seen'")
         indptr, positions = excluded(self._labels(lists, "exclude"), n_rows, self._classes)
-        ones = np.ones(len(positions), dtype=np.float32)
-        return sp.csr_array((ones, positions, indptr), shape=(n_rows, len(self._classes)))
+        return ones_at(positions, np.diff(indptr), len(self._classes))
 
     def _labels(self, lists: list[list[Any]], name: str) -> list[Any]:
         """Return lists of labels of JSON as the model has labels, without those that it cannot have."""
@@ -227,27 +223,25 @@ class Predictor:
         """Return the answer to a query as JSON, each row as `manyclass predict --output-format jsonl` writes it.
 
         Raises TimeoutError where `time.monotonic()` is past `until` before all rows have their scores: the core's work
-        ends some hundredths of a second later, the rows' part of a matrix product or of a text as a whole.
+        ends some hundredths of a second later, the rows' part of a matrix product as a whole.
         """
-        X: Any = self._encoder.transform(query.X) if isinstance(query.X, list) else query.X
-        X = l2_normalize(sp.csr_array(X)) if self._normalize else X
-        k = self.k if query.approximate else query.k
+        k, n_rows = self._k if query.approximate else query.k, query.X.shape[0]
         how: dict[str, Any] = {"approximate": True, "recall": self._recall} if query.approximate else {}
         step, parts = max(1, SCORES // len(self._classes)), list[Any]()
-        for first in range(0, query.n_rows, step):
+        for first in range(0, n_rows, step):
             rows, seconds = slice(first, first + step), until - time.monotonic()
             exclude = None if query.exclude is None else query.exclude[rows]
             try:
                 if seconds <= 0:
                     raise _core.TimeIsUpError
                 with time_limit(seconds):
-                    parts.append(self._model.predict_top_k(X[rows], k, **how, exclude=exclude))
+                    parts.append(self._model.predict_top_k(query.X[rows], k, **how, exclude=exclude))
             except _core.TimeIsUpError as error:
-                why = f"the scores of {first} of {query.n_rows} rows were found in time: send fewer at once"
+                why = f"the scores of {first} of {n_rows} rows were found in time: send fewer at once"
                 raise TimeoutError(why) from error
         labels, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         columns = {"labels": readable(labels).tolist(), "scores": _rounded(scores)}
-        columns |= {"probabilities": _rounded(np.exp(scores))} if self.has_probabilities else {}
+        columns |= {"probabilities": _rounded(np.exp(scores))} if self._has_probabilities else {}
         predictions = []
         for row, n in enumerate((scores > -np.inf).sum(axis=1).tolist()):  # a label that is missing has the score -inf
             predictions.append({"row": row} | {name: lists[row][: min(n, query.k)] for name, lists in columns.items()})
@@ -268,9 +262,7 @@ def _request(body: bytes) -> dict[str, Any]:
     if not isinstance(request, dict) or ("row" in request) == ("rows" in request):
         raise ValueError(f"the body is {_shown(request)}; it must be an object with one of the keys 'rows' and 'row'")
     for key in request:
-        if key not in KEYS:
-            hint = did_you_mean(key, KEYS)
-            raise ValueError(f"the key {_shown(key)} is unknown; the keys are {', '.join(KEYS)}{hint}")
+        check_choice("a key", key, KEYS)
     return request
 
 
@@ -315,13 +307,11 @@ def _dense(rows: list[list[Any]], n_features: int) -> NDArray[np.float32]:
 def _sparse(rows: list[dict[str, Any]], n_features: int) -> sp.csr_array:
     """Return rows of pairs, in any order; the values of a column that occurs several times are summed."""
     for position, row in enumerate(rows):
-        lists = [row.get("indices"), row.get("values")]
-        if len(row) != 2 or not all(isinstance(member, list) for member in lists):
+        lists: list[Any] = [row.get("indices"), row.get("values")]
+        if len(row) != 2 or not all(isinstance(a, list) for a in lists) or len(lists[0]) != len(lists[1]):
             keys = ", ".join(f"{_shown(key)}: {_shown(member)}" for key, member in [*row.items()][:5])
-            raise ValueError(f"rows[{position}] is {{{keys}}}; it must have two lists, 'indices' and 'values'")
-        if len(row["indices"]) != len(row["values"]):
-            n = f"{len(row['indices'])} indices and {len(row['values'])} values"
-            raise ValueError(f"rows[{position}] has {n}; there must be as many of both")
+            rule = "it must have two lists of one length, 'indices' and 'values'"
+            raise ValueError(f"rows[{position}] is {{{keys}}}; {rule}")
         _check_numbers(row["indices"], f"rows[{position}].indices", 0, n_features - 1, int)
         _check_numbers(row["values"], f"rows[{position}].values", -LARGEST, LARGEST, int, float)
     indptr = np.cumsum([0, *(len(row["indices"]) for row in rows)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import importlib.resources
-import ipaddress
 import json
 import re
 import socket
@@ -18,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 from manyclass.serving.predictor import SHOWN, Limits, Predictor
 from manyclass.serving.signals import handling
@@ -39,18 +37,23 @@ except ImportError as missing:
 Loaded = tuple[Predictor, Mapping[str, Any]]  # a model, and what is said of it
 PATHS = ("/predict", "/health", "/metrics", "/info", "/")
 LATE = "the request was not whole in time"
+WORDS = {  # for Starlette's own errors
+    404: f"there is no such path; the paths are {', '.join(PATHS)}",
+    405: "the path has not this method; the header Allow names those that it has",
+}
 JSON_KIND = re.compile(r'application/json *(; *charset="?utf-?8"?)?', re.IGNORECASE)
 # Seconds in which a client may read why it was refused: a socket that is closed at once, with bytes that were not read,
 # resets the connection, and the answer is lost.
 LINGER = 1.0
 LONGEST = 500  # characters of a message, which may repeat what a client sent
-HOST = re.compile(r"[^@/?#\\\s]+")  # a name or an address and a port, without a user or a path
+# An address or a name, and a port, without a user or a path.
+HOST = re.compile(r"(?:([\d.]+|\[[\da-f.:]+\])|([^@/?#\\\s:\[\]]+))(?::\d*)?", re.IGNORECASE)
+EVERYWHERE = {"0.0.0.0", "::"}
 PAGE_HEADERS = {  # the page runs its own script, and asks this server alone
     "Content-Security-Policy": "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
 }
-BACKLOG = 128  # clients that have connected and are not accepted yet
 # Seconds: from a row of a small model, less than a millisecond, to a full batch of a large one.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -76,37 +79,36 @@ class Application:
     loaded : tuple of Predictor and mapping
         The model, and what `/info` answers, as JSON.
     limits : Limits
-    is_known : callable
-        Whether a request may name this host: a page of another site, whose name leads to this address, must not ask.
+    hosts : set of str
+        Names that a request may have for the server: a page of another site, whose name leads to this address, must
+        not ask. "*" allows all, and an address at which all are served any address.
     """
 
-    def __init__(self, loaded: Loaded, limits: Limits, is_known: Callable[[str], bool], *, logs_requests: bool) -> None:
-        (self.predictor, self.info), self.limits, self._is_known = loaded, limits, is_known
+    def __init__(self, loaded: Loaded, limits: Limits, hosts: set[str], *, logs_requests: bool) -> None:
+        (self.predictor, self.info), self.limits, self._hosts = loaded, limits, hosts
         self.stopping, self._logs_requests = False, logs_requests
-        self.pool = ThreadPoolExecutor(limits.max_running)
-        self._turns = asyncio.Semaphore(limits.max_running)
+        self.pool, self._turns = ThreadPoolExecutor(limits.max_running), asyncio.Semaphore(limits.max_running)
         self._registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self._registry)
-        count = partial(prometheus_client.Counter, namespace="manyclass", registry=self._registry)
+        how: Any = {"namespace": "manyclass", "registry": self._registry}
+        count: Callable[..., Any] = partial(prometheus_client.Counter, **how)
         self.requests = count("requests", "Requests by path and code of the answer.", ["path", "code"])
         self.connections = count("connections", "Connections taken.")
         self.refused = count("connections_refused", "Connections refused, as there were too many.")
         self._rows = count("rows", "Rows predicted.")
-        name, text = "manyclass_requests_in_flight", "Predictions that wait or are computed."
-        self._in_flight = prometheus_client.Gauge(name, text, registry=self._registry)
-        name, text = "manyclass_prediction_seconds", "Seconds from the last byte of a request to its answer."
-        self._seconds = prometheus_client.Histogram(name, text, registry=self._registry, buckets=BUCKETS)
+        texts = "Predictions that wait or are computed.", "Seconds from the last byte of a request to its answer."
+        self._in_flight = prometheus_client.Gauge("requests_in_flight", texts[0], **how)
+        self._seconds = prometheus_client.Histogram("prediction_seconds", texts[1], buckets=BUCKETS, **how)
         page = importlib.resources.files("manyclass.serving").joinpath("page.html").read_bytes()
-        metrics = partial(prometheus_client.generate_latest, self._registry)
-        answers: dict[str, Callable[[], Response]] = {
-            "/health": lambda: JSONResponse({"status": "ok"}),
-            "/info": lambda: JSONResponse(self.info),
-            "/": lambda: Response(page, media_type="text/html", headers=PAGE_HEADERS),
-            "/metrics": lambda: Response(metrics(), media_type=prometheus_client.CONTENT_TYPE_LATEST),
-        }
-        routes = [Route(path, partial(_answered, answer)) for path, answer in answers.items()]
-        routes.append(Route("/predict", self._predict, methods=["POST"]))
-        self._app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+        routes = [
+            Route("/predict", self._predict, methods=["POST"]),
+            Route("/info", self._info),
+            Route("/metrics", self._metrics),
+            Route("/health", JSONResponse({"status": "ok"}), methods=["GET"]),
+            Route("/", Response(page, media_type="text/html", headers=PAGE_HEADERS), methods=["GET"]),
+        ]
+        handlers = {HTTPException: _refused, TimeoutError: _given_up, Exception: _failed}
+        self._app = Starlette(routes=routes, exception_handlers=handlers)
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,22 +125,34 @@ class Application:
                     message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 
-        headers = Request(scope).headers
-        host = headers.get("host")  # a request of HTTP 1.0 may have none; browsers send no such request
-        why = ""
-        if scope["query_string"]:
-            why = "the path has a query after '?'; there are no options but those in the body"
-        if host is not None and not self._is_known(host):
-            why = f"the host is {host[:SHOWN]!r}, which is not this server's; start it with --allowed-host NAME"
-        if scope["method"] == "OPTIONS" and "origin" in headers:
-            why = "pages of other sites may not ask this server (no CORS); put a proxy that allows them before it"
-        app = JSONResponse({"error": why}, HTTPStatus.BAD_REQUEST) if why else self._app
+        why = self._refusal(scope)
+        app = JSONResponse({"error": why}, 400) if why else self._app
         await app(scope, receive, counted)
         if self._logs_requests or status >= HTTPStatus.BAD_REQUEST:
             client, milliseconds = (scope["client"] or ("a client",))[0], 1000 * (time.perf_counter() - begin)
-            reason = why or scope.get("reason", "")
+            reason = _cut(why or scope.get("reason", ""))
             request = f"{scope['method']} {scope['path'][:SHOWN]}"
-            log(f"{client} {request} {status} {milliseconds:.1f} ms{f': {_cut(reason)}' if reason else ''}")
+            log(f"{client} {request} {status} {milliseconds:.1f} ms{reason and ': '}{reason}")
+
+    def _refusal(self, scope: Scope) -> str:
+        """Say why a request is not for this server, whatever its path; the text is empty where it is."""
+        headers = Request(scope).headers
+        if scope["method"] == "OPTIONS" and "origin" in headers:
+            return "pages of other sites may not ask this server (no CORS); put a proxy that allows them before it"
+        host = headers.get("host")  # a request of HTTP 1.0 may have none; browsers send no such request
+        address, name = match.groups("") if (match := HOST.fullmatch(host or "")) else ("", "")
+        known = {"*", (name or address.strip("[]")).lower()} if match else set()
+        if not (host is None or known & self._hosts or (address and EVERYWHERE & self._hosts)):
+            return f"the host is {host[:SHOWN]!r}, which is not this server's; start it with --allowed-host NAME"
+        query = scope["query_string"]
+        return "the path has a query after '?'; there are no options but those in the body" if query else ""
+
+    async def _info(self, request: Request) -> Response:
+        return JSONResponse(self.info)
+
+    async def _metrics(self, request: Request) -> Response:
+        counted = prometheus_client.generate_latest(self._registry)
+        return Response(counted, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
     async def _predict(self, request: Request) -> Response:
         body, begin = await self._body(request), time.perf_counter()
@@ -148,71 +162,62 @@ class Application:
                     await self._turns.acquire()
             except TimeoutError as error:
                 why = f"{self.limits.max_running} requests are computed and this one has waited for its turn in vain"
-                raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, why, {"Retry-After": "1"}) from error
+                raise TimeoutError(why) from error
             try:
-                n_rows, answer = await asyncio.get_running_loop().run_in_executor(self.pool, self._computed, body)
+                n_rows, answer = await asyncio.get_running_loop().run_in_executor(self.pool, self._compute, body)
             finally:
                 self._turns.release()
         self._rows.inc(n_rows)
         self._seconds.observe(time.perf_counter() - begin)
         return Response(answer, media_type="application/json")
 
-    def _computed(self, body: bytes) -> tuple[int, bytes]:
+    def _compute(self, body: bytes) -> tuple[int, bytes]:
         """Return the number of rows and the answer."""
         until, predictor = time.monotonic() + self.limits.max_seconds, self.predictor  # which may be loaded anew
         try:
             query = predictor.read(body)
         except (ValueError, TypeError, OverflowError) as error:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, str(error)) from error
-        try:
-            return query.n_rows, predictor.predict(query, until)
-        except TimeoutError as error:
-            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
+            raise HTTPException(400, str(error)) from error
+        return query.X.shape[0], predictor.predict(query, until)
 
     async def _body(self, request: Request) -> bytes:
         """Return the body, once its headers are checked."""
         headers, most = request.headers, self.limits.max_bytes
         length, kind = headers.get("content-length"), headers.get("content-type", "missing")
         packed = headers.get("content-encoding", "identity")
-        # A client that waits for a go-ahead may send its body after a refusal or not, so that the connection is closed.
-        close = {"Connection": "close"} if "expect" in headers else None
-        if length is None or "transfer-encoding" in headers:
-            why = "the request has no Content-Length, which it must have; a body must not be chunked"
-            raise HTTPException(HTTPStatus.LENGTH_REQUIRED, why, close)
-        if int(length) > most:
-            why = f"the body has {length} bytes; at most {most} are read: send fewer rows at a time"
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why, close)
-        if not JSON_KIND.fullmatch(kind) or packed.lower() != "identity":
-            why = f"the Content-Type is {kind[:SHOWN]!r} and the Content-Encoding {packed[:SHOWN]!r}; "
-            why += "the body must be application/json in UTF-8, not compressed"
-            raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, why, close)
+        why = f"the Content-Type is {kind[:SHOWN]!r} and the Content-Encoding {packed[:SHOWN]!r}; "
+        why += "the body must be application/json in UTF-8, not compressed"
+        unsized = length is None or "transfer-encoding" in headers
+        for is_wrong, code, reason in (
+            (unsized, 411, "the request has no Content-Length, which it must have; a body must not be chunked"),
+            (int(length or 0) > most, 413, f"the body has {length} bytes, more than {most}: send fewer rows at a time"),
+            (not JSON_KIND.fullmatch(kind) or packed.lower() != "identity", 415, why),
+        ):
+            if is_wrong:
+                # A client that waits for a go-ahead may send its body after a refusal or not: the connection is closed.
+                raise HTTPException(code, reason, {"Connection": "close"} if "expect" in headers else None)
         try:
             async with asyncio.timeout(self.limits.timeout):
                 return await request.body()
-        except TimeoutError as error:
-            raise HTTPException(HTTPStatus.REQUEST_TIMEOUT, LATE, {"Connection": "close"}) from error
-        except ClientDisconnect as error:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "the client has gone") from error
-
-
-async def _answered(answer: Callable[[], Response], request: Request) -> Response:
-    return answer()
+        except (TimeoutError, ClientDisconnect) as error:
+            raise HTTPException(408, LATE, {"Connection": "close"}) from error
 
 
 async def _refused(request: Request, error: Any) -> Response:
-    """Answer with an error; Starlette's own errors have words of ours."""
-    words = {HTTPStatus.NOT_FOUND: f"there is no such path; the paths are {', '.join(PATHS)}"}
-    words[HTTPStatus.METHOD_NOT_ALLOWED] = "the path has not this method; the header Allow names those that it has"
-    message = words.get(error.status_code, error.detail)
+    message = WORDS.get(error.status_code, error.detail)
     message = _cut(message.encode("utf-8", "backslashreplace").decode())  # it may repeat halves of surrogate pairs
     request.scope["reason"] = message
     return JSONResponse({"error": message}, error.status_code, error.headers)
 
 
+async def _given_up(request: Request, error: Exception) -> Response:
+    return await _refused(request, HTTPException(503, str(error), {"Retry-After": "1"}))
+
+
 async def _failed(request: Request, error: Exception) -> Response:
     """Print what went wrong inside on stderr, and keep it from the client."""
     traceback.print_exception(error, file=sys.stderr)
-    return JSONResponse({"error": "the server failed; its log says why"}, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return JSONResponse({"error": "the server failed; its log says why"}, 500)
 
 
 class Connection(H11Protocol):
@@ -236,8 +241,7 @@ class Connection(H11Protocol):
         most = self._limits.max_connections
         if len(self.connections) > most or len(self.tasks) >= most:  # requests whose clients have gone are tasks, too
             self._application.refused.inc()
-            why = f"there are {most} connections, as many as are taken; try again"
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, why)
+            self._refuse(503, f"there are {most} connections, as many as are taken; try again")
         else:
             self._application.connections.inc()
 
@@ -257,19 +261,19 @@ class Connection(H11Protocol):
 
     def _is_late(self) -> None:
         if not self.transport.is_closing():
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, LATE)
+            self._refuse(408, LATE)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not a request of HTTP."""
-        self._refuse(HTTPStatus.BAD_REQUEST, "the request is not one of HTTP/1.1, or its head is too long")
+        self._refuse(400, "the request is not one of HTTP/1.1, or its head is too long")
 
-    def _refuse(self, code: HTTPStatus, why: str) -> None:
+    def _refuse(self, code: int, why: str) -> None:
         """Answer in place of the application, and close the connection."""
         self.connections.discard(self)
-        self._application.requests.labels("other", code.value).inc()
-        log(f"a connection was refused with {code.value}: {why}")
+        self._application.requests.labels("other", code).inc()
+        log(f"a connection was refused with {code}: {why}")
         body = json.dumps({"error": why}).encode()
-        head = f"HTTP/1.1 {code.value} {code.phrase}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        head = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Type: application/json\r\nConnection: close\r\n"
         head += f"Retry-After: 1\r\nContent-Length: {len(body)}\r\n\r\n"
         self.transport.write(head.encode() + body)
         self.transport.write_eof()
@@ -320,48 +324,29 @@ class Server(uvicorn.Server):
         *,
         logs_requests: bool = False,
     ) -> None:
-        loaded = load()
+        self._load, self._loading, self._finished, loaded = load, threading.Lock(), True, load()
         try:
             address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            self.socket = socket.create_server(address[4][:2], family=address[0], backlog=BACKLOG)
+            self.socket = socket.create_server(address[4][:2], family=address[0])
         except OSError as error:
             raise OSError(f"{host}, port {port}: {error.strerror or error}") from error
-        self.address: str = self.socket.getsockname()[0]
-        self._hosts = {"localhost", "127.0.0.1", "::1", self.address, host.lower(), *map(str.lower, allowed_hosts)}
-        self.finished = True  # False where requests still ran at the end
-        self.application = Application(loaded, limits, self._is_known, logs_requests=logs_requests)
-        self._load, self._loading = load, threading.Lock()
+        address, port = self.socket.getsockname()[:2]
+        self.url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
+        hosts = {"localhost", "127.0.0.1", "::1", address, host.lower(), *map(str.lower, allowed_hosts)}
+        self.application = Application(loaded, limits, hosts, logs_requests=logs_requests)
         options: dict[str, Any] = {  # whose seconds are floats, beside uvicorn's declaration
             "timeout_keep_alive": limits.timeout,
             "timeout_graceful_shutdown": limits.grace,
             "http": partial(Connection, self.application),
         }
         options |= {"loop": "asyncio", "ws": "none", "lifespan": "off", "proxy_headers": False, "server_header": False}
-        options |= {"log_config": None, "log_level": "critical", "access_log": False, "backlog": BACKLOG}
-        super().__init__(uvicorn.Config(self.application, **options))
-
-    @property
-    def url(self) -> str:
-        """The address at which the server listens."""
-        return f"http://{f'[{self.address}]' if ':' in self.address else self.address}:{self.socket.getsockname()[1]}"
-
-    def _is_known(self, host: str) -> bool:
-        """Whether a host is a name or an address of the server; any address is, where it listens at all of them."""
-        if not HOST.fullmatch(host):
-            return False
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-            return bool({"*", name} & self._hosts) or (
-                ipaddress.ip_address(self.address).is_unspecified and bool(ipaddress.ip_address(name))
-            )
-        except ValueError:  # no host at all, or a name where an address would be known
-            return False
+        super().__init__(uvicorn.Config(self.application, **options, log_config=None, log_level="critical"))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the requests that run, if they end in time."""
         self.application.stopping = True
         await super().shutdown(sockets)
-        self.finished = not self.server_state.tasks  # those that are left have been cancelled, and have not seen it yet
+        self._finished = not self.server_state.tasks  # those left have been cancelled, and have not seen it yet
         self.application.pool.shutdown(wait=False, cancel_futures=True)
 
     def load_anew(self) -> None:
@@ -398,4 +383,4 @@ class Server(uvicorn.Server):
             ready()
             self.run(sockets=[self.socket])
         log("ended")
-        return self.finished
+        return self._finished

@@ -11,19 +11,12 @@ from typing import Any
 
 @contextlib.contextmanager
 def handling(handlers: Mapping[str, Callable[..., Any] | signal.Handlers]) -> Iterator[None]:
-    """Handle signals, by their names, where the system has them; only the main thread can.
-
-    Parameters
-    ----------
-    handlers : mapping of str to callable or `signal.Handlers`
-        By the names of signals.
-    """
-    before = {}
-    for name, handler in handlers.items():
-        if hasattr(signal, name) and threading.current_thread() is threading.main_thread():
-            before[name] = signal.signal(getattr(signal, name), handler)
+    """Handle signals, by their names, where the system has them; only the main thread can."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = {name: signal.Signals[name] for name in handlers if is_main and name in signal.Signals.__members__}
+    before = {number: signal.signal(number, handlers[name]) for name, number in numbers.items()}
     try:
         yield
     finally:
-        for name, old_handler in before.items():
-            signal.signal(getattr(signal, name), old_handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
