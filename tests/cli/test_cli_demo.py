@@ -9,7 +9,6 @@ import pytest
 from test_command import run
 
 from manyclass.cli import demo
-from manyclass.cli.demo import Result
 
 MOST_LINES = 15
 WIDEST = 120
@@ -66,24 +65,12 @@ def test_the_demo_says_the_command_as_it_was_called(called, told, monkeypatch):
     assert demo.command() == told
 
 
-RESULT = Result("manyclass", 1000, 1.0, 0.5, 0.75)
-
-
-def test_the_story_says_what_scikit_learn_had_time_for_only_where_it_had_not_all():
-    all_rows, part = Result("peer", 1000, 1.0, 0.4, 0.6), Result("peer", 500, 1.0, 0.4, 0.6)
-    rule = Result("the rule", None, None, 0.6, 0.8)
-    assert not any("twice these rows" in line for line in demo.story(1000, (RESULT, all_rows, rule), 20, Path("x")))
-    told = demo.story(1000, (RESULT, part, rule), 17, Path("x"))
-    assert any("twice these rows, of 17 classes" in line for line in told)
-    assert len(demo.opening(20, 1000)) + len(told) <= MOST_LINES
-    assert "50.0 %" in "\n".join(told)
-    assert "a guess is right in 5 %" in demo.opening(20, 1000)[1]
-
-
 def test_the_demo_ends_at_ctrl_c(capsys, monkeypatch):
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "_manyclass", interrupted)
+    monkeypatch.setattr(demo, "make_planted", interrupted)
     run("demo", "--quick", "--n-classes", 10, "--n-samples", 100, code=130)
-    assert capsys.readouterr().err.endswith("manyclass: interrupted\n")
+    out, err = capsys.readouterr()
+    assert "a guess is right in 10 %" in out
+    assert err.endswith("manyclass: interrupted\n")

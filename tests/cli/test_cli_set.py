@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.cli.options import PARTS, add_parameters, converter, documented_parameters, option, parameters_from
+from manyclass.cli.options import (
+    PARTS,
+    UNDOCUMENTED,
+    add_parameters,
+    converter,
+    documented_parameters,
+    option,
+    parameters_from,
+)
 
 EACH = [
     pytest.param(kind, name, s, id=f"{kind}-{name}-{s.name}")
@@ -115,7 +123,7 @@ def test_a_setting_needs_its_part_to_be_named(kind):
     if default in PARTS[kind]:
         parsed("--set", f"{kind}__n_nodes=7", estimator=estimator)  # the default names it
     else:
-        message = f"--set is {text!r}, which needs {option} to name a {kind}; it is {default!r}"
+        message = f"--set is {text!r}; {option} is {default!r}, which has no parameters"
         with pytest.raises(ValueError, match=re.escape(message)):
             parsed("--set", text, estimator=estimator)
     # argparse knows the choices of a short list.
@@ -130,18 +138,19 @@ def test_a_setting_needs_its_part_to_be_named(kind):
 def test_a_parameter_that_a_part_has_not_is_refused_with_those_that_it_has(kind, name):
     text = f"{kind}__depth=3"
     known = ", ".join(s.name for s in PARTS[kind][name].settings) or "no parameters"
-    with pytest.raises(ValueError, match=re.escape(f"--set is {text!r}; {name!r} has {known}")):
-        parsed("--" + kind.replace("_", "-"), name, "--set", text, estimator=owner(kind))
+    option = "--" + kind.replace("_", "-")
+    with pytest.raises(ValueError, match=re.escape(f"{option} is {name!r}, which has {known}")):
+        parsed(option, name, "--set", text, estimator=owner(kind))
 
 
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (("umax", "solver__delta=big"), "'big' is not one of: float"),
-        (("umax", "solver__decay=fast"), "'fast' is not one of: float, \"auto\""),
-        (("umax", "solver__batch_size=1.5"), "'1.5' is not one of: int, None"),
-        (("umax", "solver__u_learning_rate=Tied"), '\'Tied\' is not one of: float, "auto", "tied"'),
-        (("umax", "solver__max_norm=auto"), "'auto' is not one of: float, None"),
+        (("umax", "solver__decay=fast"), "'fast' is not one of: float or \"auto\""),
+        (("umax", "solver__batch_size=1.5"), "'1.5' is not one of: int or None"),
+        (("umax", "solver__u_learning_rate=Tied"), '\'Tied\' is not one of: float or "auto" or "tied"'),
+        (("umax", "solver__max_norm=auto"), "'auto' is not one of: float or None"),
     ],
     ids=str,
 )
@@ -244,7 +253,7 @@ def test_parameters_and_types_are_read_from_docstrings():
 
 def test_an_option_without_documentation_takes_any_value():
     depth = inspect.signature(lambda *, depth=None: None).parameters["depth"]
-    made = option(depth, "", "")
+    made = option(depth, *UNDOCUMENTED)
     assert made["metavar"] == "DEPTH"
     assert [made["type"](text) for text in ("3", "0.5", "none", "deep")] == [3, 0.5, None, "deep"]
 

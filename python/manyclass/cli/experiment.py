@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from manyclass.checks import check_choice, n_threads_from
 from manyclass.cli.messages import note
 from manyclass.cli.options import WithProgress, flag
-from manyclass.datasets.sources import SOURCES
-from manyclass.papers import EXPERIMENTS, Experiment, Options, fetch_missing, run_experiment, write_report
+from manyclass.papers import EXPERIMENTS, Options, fetch_missing, run_experiment, write_report
 from manyclass.papers.engine import record_figures
 
-FETCHED = "download the data sets that are not there and can be had, once, into scikit-learn's data home: "
-FETCHED += ", ".join(SOURCES)
 FAILED = 1  # some runs failed; the others are in the report
 
 
@@ -26,9 +23,11 @@ class ExperimentArguments(WithProgress):
     Attributes
     ----------
     name : NAME
+        one of those that --list has
     list : bool
         list the experiments, their data sets and methods
     fetch : bool
+        download the data sets that are not there and can be had, once, into scikit-learn's data home
     output : DIR
         folder for records and report; default: NAME, made here
     record : FILE
@@ -36,10 +35,10 @@ class ExperimentArguments(WithProgress):
         them to runs.jsonl beside it
     """
 
-    name: str | None = field(default=None, metadata={"help": f"one of {', '.join(EXPERIMENTS)}"})
+    name: str | None = None
     _: KW_ONLY
     list: bool = False
-    fetch: bool = field(default=False, metadata={"help": FETCHED})
+    fetch: bool = False
     output: str | None = None
     record: str | None = None
     options: Options
@@ -56,7 +55,10 @@ def experiment(args: ExperimentArguments) -> int:
     """
     if args.list:
         for experiment in EXPERIMENTS.values():
-            print(_described(experiment, with_choices=args.name == experiment.name))
+            more = " (or any other in MANYCLASS_DATA)" if experiment.open_data else ""
+            print(f"{experiment.name:<15} {experiment.summary}")
+            if args.name == experiment.name:
+                print(f"  data: {', '.join(experiment.data)}{more}\n  methods: {', '.join(experiment.methods)}")
         return 0
     check_choice("the experiment", args.name, [*EXPERIMENTS])
     experiment = EXPERIMENTS[str(args.name)]
@@ -74,16 +76,12 @@ def experiment(args: ExperimentArguments) -> int:
         machine=outcome.records[-1]["machine"],
         records=outcome.records,
     )
-    for table in outcome.report.tables:
-        print(table.markdown())
-    for text in (*outcome.report.notes, *problems):
-        print(text)
+    print("\n".join([*(table.markdown() for table in outcome.report.tables), *outcome.report.notes, *problems]))
     if args.record:
         n_figures = record_figures(outcome.report, experiment.name, options, Path(args.record))
         print(f"{n_figures} figures recorded in {args.record}")
-    print(
-        f"{outcome.n_made} runs made, {outcome.n_known} known before, {outcome.n_failed} failed; report: {written[-1]}"
-    )
+    counts = f"{outcome.n_made} runs made, {outcome.n_known} known before, {outcome.n_failed} failed"
+    print(f"{counts}; report: {written[-1]}")
     return FAILED if outcome.n_failed else 0
 
 
@@ -94,11 +92,3 @@ def _command(args: ExperimentArguments, options: Options) -> str:
         if value != getattr(Options(), name):
             words += [flag(name), *map(str, value if isinstance(value, tuple) else [value])]
     return shlex.join([*words, *(["--output", args.output] if args.output else [])])
-
-
-def _described(experiment: Experiment, *, with_choices: bool) -> str:
-    text = f"{experiment.name:<15} {experiment.summary}"
-    if with_choices:
-        more = " (or any other in MANYCLASS_DATA)" if experiment.open_data else ""
-        text += f"\n  data: {', '.join(experiment.data)}{more}\n  methods: {', '.join(experiment.methods)}"
-    return text

@@ -3,8 +3,7 @@
 Each command has a dataclass of its arguments: fields before `KW_ONLY` are positional, a field that is a dataclass
 itself is a group of options, and one that is a Namespace has all that was parsed. The annotation tells what values
 there are: a `Literal` has choices, a list is an option that may be given several times, a tuple takes several values at
-once. The docstring has the help, and what stands there as the type, such as FILE, stands for the value in it; a text
-that depends on what is there is metadata of the field.
+once. The docstring has the help, and what stands there as the type, such as FILE, stands for the value in it.
 
 Of an estimator the docstring tells the types, too, because it says more of values than the annotation does.
 """
@@ -20,7 +19,6 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from manyclass.checks import Setting
 from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS
@@ -36,6 +34,8 @@ PARTS: dict[str, Mapping[str, type[Part]]] = {
     "local_step": LOCAL_STEPS,
     "posterior": POSTERIORS,
 }
+CONSTANTS = (("none", None, "None"), ("true", True, "bool"), ("false", False, "bool"))
+UNDOCUMENTED = ("int, float, str or None", "")
 Arguments = TypeVar("Arguments")
 
 
@@ -56,57 +56,52 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-") if len(name) > 1 else "-" + name
 
 
-# Commands
-
-
-def add_arguments(parser: argparse.ArgumentParser, kind: type, add: Callable[..., Any] | None = None) -> None:
-    """Add an argument for each field of a dataclass, and a group for each field that is a dataclass.
+def option(parameter: inspect.Parameter, kind: str, text: str, hint: Any = None) -> dict[str, Any]:
+    """Return argparse's description of a parameter, by its annotation if there is one, and what its docstring says.
 
     Parameters
     ----------
-    parser : ArgumentParser
-    kind : dataclass
-    add : callable, optional
-        Method `add_argument` of a group of the parser; by default that of the parser.
+    parameter : inspect.Parameter
+    kind : str
+        Its type in the docstring, such as FILE or "float or None".
+    text : str
+    hint : type, optional
     """
-    documented: dict[str, tuple[str, str]] = {}
-    for base in reversed(kind.__mro__):  # what several commands have is documented once, in a base class
-        documented |= documented_parameters(base)
-    hints, helps = get_type_hints(kind), {entry.name: entry.metadata.get("help") for entry in fields(kind)}
-    # Options that a command shares with others come behind its own.
-    shared = [entry.name for entry in fields(kind) if entry.kw_only and entry.name not in kind.__annotations__]
-    parameters = inspect.signature(kind).parameters
-    for name in sorted(parameters, key=shared.__contains__):
-        hint, parameter, (metavar, text) = hints[name], parameters[name], documented.get(name, (None, ""))
-        text = helps[name] or text
-        if is_dataclass(hint) and isinstance(hint, type):
-            title, _, about = (inspect.getdoc(hint) or "").partition("\n\n")
+    hint = get_args(hint)[0] if get_origin(hint) in (Union, UnionType) else hint  # of one that may be None, too
+    default = None if parameter.default is parameter.empty else parameter.default
+    described: dict[str, Any] = {"default": default, "help": text.replace("%", "%%")}
+    if isinstance(default, bool) or hint is bool or kind.startswith("bool"):
+        is_switch = hint is bool and default is False
+        return described | {"action": "store_true" if is_switch else argparse.BooleanOptionalAction}
+    choices = re.match(r"\{(.*?)\}", kind)
+    if get_origin(hint) is Literal or (hint is None and choices):
+        return described | {"choices": get_args(hint) or re.findall(r'"(.*?)"', choices[1] if choices else "")}
+    described["metavar"] = kind if kind.isupper() else parameter.name.upper()
+    if hint is None or hint in (int, float):
+        described["type"] = hint or converter(kind)
+    return described | {list: {"action": "append"}, tuple: {"nargs": "+"}}.get(get_origin(hint), {})
+
+
+# Commands
+
+
+def add_arguments(parser: argparse.ArgumentParser, kind: type, group: Any = None) -> None:
+    """Add an argument for each field of a dataclass, to a group if there is one; a dataclass in it is another group."""
+    # What several commands have is documented once, in a base class.
+    documented = {k: v for base in reversed(kind.__mro__) for k, v in documented_parameters(base).items()}
+    hints = get_type_hints(kind)
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if is_dataclass(hints[name]):
+            title, _, about = (inspect.getdoc(hints[name]) or "").partition("\n\n")
             about = re.split(r"(?:Parameters|Attributes)\n-+\n", about)[0].strip()
-            add_arguments(parser, hint, parser.add_argument_group(title.rstrip("."), about or None).add_argument)
-        elif hint is not argparse.Namespace:
-            _add_argument(add or parser.add_argument, parameter, hint, metavar, text)
-
-
-def _add_argument(
-    add: Callable[..., Any], parameter: inspect.Parameter, hint: Any, metavar: str | None, text: str
-) -> None:
-    """Add the argument of one field."""
-    required = parameter.default is inspect.Parameter.empty
-    default = None if required else parameter.default
-    described: dict[str, Any] = {"help": text.replace("%", "%%"), "default": default}
-    kind = get_args(hint)[0] if get_origin(hint) in (Union, UnionType) else hint  # of one that may be None, too
-    if kind is bool:
-        described["action"] = "store_true" if default is False else argparse.BooleanOptionalAction
-    elif get_origin(kind) is Literal:
-        described["choices"] = get_args(kind)
-    else:
-        described["metavar"] = metavar if metavar and metavar.isupper() else None
-        described["type"] = kind if kind in (int, float) else None
-        described |= {list: {"action": "append"}, tuple: {"nargs": "+"}}.get(get_origin(kind), {})
-    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-        add(flag(parameter.name), dest=parameter.name, required=required, **described)
-    else:
-        add(parameter.name, **described, **({} if required else {"nargs": "?"}))
+            add_arguments(parser, hints[name], parser.add_argument_group(title.rstrip("."), about or None))
+        elif hints[name] is not argparse.Namespace:
+            described = option(parameter, *documented.get(name, UNDOCUMENTED), hints[name])
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                described |= {"dest": name, "required": parameter.default is parameter.empty}
+            elif parameter.default is not parameter.empty:
+                described["nargs"] = "?"
+            (group or parser).add_argument(flag(name) if "dest" in described else name, **described)
 
 
 def arguments_from(args: argparse.Namespace, kind: type[Arguments]) -> Arguments:
@@ -137,13 +132,16 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type, prefix: str
     documented = documented_parameters(estimator)
     for name, parameter in inspect.signature(estimator).parameters.items():
         if name not in LEFT_OUT:
-            described = option(parameter, *documented.get(name, ("", "")))
+            described = option(parameter, *documented.get(name, UNDOCUMENTED))
             group.add_argument(flag(prefix + name), dest=prefix + name, **described)
-    kinds = _kinds(estimator)
-    if kinds:
+    if kinds := _kinds(estimator):
         text = "a parameter of a part, such as solver__decay=0.7 with --solver implicit; may be given several times"
         group.add_argument("--set", action="append", default=[], metavar="PART__NAME=VALUE", help=text)
-        parser.epilog = _parts_in_words(kinds)
+        lines = []
+        for kind, parts in kinds.items():
+            lines.append(f"parameters of each {kind}, for --set {kind}__NAME=VALUE:")
+            lines += [f"  {name}: {', '.join(s.name for s in part.settings) or 'none'}" for name, part in parts.items()]
+        parser.epilog = "\n".join(lines)
 
 
 def _kinds(estimator: type) -> dict[str, Mapping[str, type[Part]]]:
@@ -151,29 +149,6 @@ def _kinds(estimator: type) -> dict[str, Mapping[str, type[Part]]]:
     parameters = inspect.signature(estimator).parameters
     # The solver of choice models is a name, and no part.
     return {k: parts for k, parts in PARTS.items() if k in parameters and "Part" in str(parameters[k].annotation)}
-
-
-def _parts_in_words(kinds: Mapping[str, Mapping[str, type[Part]]]) -> str:
-    """Return a list of the parts with their parameters."""
-    lines = []
-    for kind, parts in kinds.items():
-        lines.append(f"parameters of each {kind}, for --set {kind}__NAME=VALUE:")
-        lines += [f"  {name}: {', '.join(s.name for s in part.settings) or 'none'}" for name, part in parts.items()]
-    return "\n".join(lines)
-
-
-def option(parameter: inspect.Parameter, kind: str, text: str) -> dict[str, Any]:
-    """Return argparse's description of a parameter that is documented with a type and a text."""
-    options: dict[str, Any] = {"default": parameter.default, "help": text.replace("%", "%%")}
-    choices = re.match(r"\{(.*?)\}", kind)
-    if isinstance(parameter.default, bool) or kind.startswith("bool"):
-        options["action"] = argparse.BooleanOptionalAction
-    elif choices:
-        options["choices"] = re.findall(r'"(.*?)"', choices[1])
-    else:
-        options["type"] = converter(kind or "int, float, str or None")
-        options["metavar"] = parameter.name.upper()
-    return options
 
 
 def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "") -> dict[str, Any]:
@@ -192,47 +167,36 @@ def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "")
         kind, _, member = name.partition("__")
         if not equals or not member or kind not in kinds:
             raise ValueError(f"--set is {setting!r}; it must be like solver__decay=0.7")
-        if isinstance(parameters[kind], str):
-            if parameters[kind] not in kinds[kind]:
-                wanted = f"{flag(kind)} to name a {kind.replace('_', ' ')}"
-                raise ValueError(f"--set is {setting!r}, which needs {wanted}; it is {parameters[kind]!r}")
-            parameters[kind] = kinds[kind][parameters[kind]]()
-        known = {s.name: s for s in parameters[kind].settings}
-        if member not in known:
-            members = ", ".join(known) or "no parameters"
-            raise ValueError(f"--set is {setting!r}; {parameters[kind].name!r} has {members}")
+        part = parameters[kind]
+        part = kinds[kind][part]() if part in kinds[kind] else part
+        types = {} if isinstance(part, str) else {s.name: s.type for s in part.settings}
+        if member not in types:
+            which = f"{flag(kind)} is {getattr(part, 'name', part)!r}, which has {', '.join(types) or 'no parameters'}"
+            raise ValueError(f"--set is {setting!r}; {which}")
         try:
-            parameters[kind].set_params(**{member: _value(known[member], text)})
+            parameters[kind] = part.set_params(**{member: converter(types[member])(text)})
         except argparse.ArgumentTypeError as error:
             raise ValueError(f"--set is {setting!r}: {error}") from error
     return parameters
-
-
-def _value(setting: Setting, text: str) -> Any:
-    """Read the value of a part's parameter."""
-    if setting.kind == "flag" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return text if setting.kind in ("choice", "index") else converter(setting.type)(text)
 
 
 def converter(kind: str) -> Callable[[str], Any]:
     """Return the function that reads a value of a type written as in "float or None, default=None"."""
     kind = kind.partition(", default=")[0]
     words = re.findall(r'\w+|".*?"', kind)
-    literals = [word.strip('"') for word in words if word.startswith('"')]
+    constants = {text: constant for text, constant, word in CONSTANTS if word in words}
 
     def convert(text: str) -> Any:
-        if "None" in words and text.lower() == "none":
-            return None
-        if text in literals:
+        if f'"{text}"' in words:
             return text
+        if text.lower() in constants:
+            return constants[text.lower()]
         for number in [number for number in (int, float) if number.__name__ in words]:
             with contextlib.suppress(ValueError):
                 return number(text)
         if "str" in words or "label" in words:
             return text
-        readable = [word for word in words if word in ("int", "float", "None") or word.startswith('"')]
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of: {', '.join(readable)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of: {kind}")
 
     return convert
 

@@ -6,16 +6,16 @@ Completion in the shell is by scripts that shtab writes.
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
-import importlib.util
 import inspect
+import itertools
 import os
 import re
 import sys
 import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
 from manyclass.cli.messages import CLOSED_PIPE, EXIT_CODES, INTERRUPTED, USER_ERROR, note, open_standard_streams
@@ -51,7 +51,7 @@ def first_line(module: str, command: str) -> str:
     Parameters
     ----------
     module : str
-        Its full name.
+        Its name in this folder.
     command : str
         The function's.
 
@@ -60,12 +60,10 @@ def first_line(module: str, command: str) -> str:
     str
         Empty where there is no source.
     """
-    spec = importlib.util.find_spec(module)
-    # The loader's type tells nothing: that of an editable installation may wrap another.
-    source = getattr(spec and spec.loader, "get_source", lambda _: None)(module)
-    functions = (node for node in ast.parse(source or "").body if isinstance(node, ast.FunctionDef))
-    docstring = next((ast.get_docstring(node) for node in functions if node.name == command), None)
-    return (docstring or "").partition("\n")[0]
+    source = Path(__file__).with_name(f"{module}.py")
+    text = source.read_text("utf-8") if source.exists() else ""
+    docstring = re.search(rf'^def {command}\(.*?"""(.*?)(?:"""|\n)', text, re.DOTALL | re.MULTILINE)
+    return docstring[1] if docstring else ""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -79,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        hint = _like(wrong[1], re.split(", ", wrong[2].replace("'", ""))) if wrong else ""
+        hint = _like(wrong[1], wrong[2].replace("'", "").split(", ")) if wrong else ""
         note(f"error: {message}{hint} (see {self.prog} --help)")
         raise SystemExit(USER_ERROR)
 
@@ -100,13 +98,17 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     text = "print a script that completes commands and options in this shell; the documentation tells how to load it"
     parser.add_argument(OPTION, action=PrintCompletion, choices=SHELLS, help=text)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    loaded = COMMANDS if argv is None else _asked_for(argv)
+    words = [*COMMANDS] if argv is None else [*argv]
+    place = next((i for i, word in enumerate(words) if word in COMMANDS), len(words))
+    # The script has all commands; argparse accepts the first letters of an option in place of the option.
+    has_all = argv is None or any(len(word) > 2 and OPTION.startswith(word.partition("=")[0]) for word in words[:place])
     for name in COMMANDS:
-        module = f"{__package__}.{MODULES.get(name, name)}"
-        about = first_line(module, name)
-        sub = commands.add_parser(name, help=about, formatter_class=HelpFormatter, allow_abbrev=False)
-        if name in loaded:
-            _add_command(sub, importlib.import_module(module), name, argv or ())
+        module = MODULES.get(name, name)
+        sub = commands.add_parser(
+            name, help=first_line(module, name), formatter_class=HelpFormatter, allow_abbrev=False
+        )
+        if has_all or name in words[place : place + 1]:
+            _add_command(sub, importlib.import_module(f"{__package__}.{module}"), name, argv or ())
     return parser
 
 
@@ -130,27 +132,12 @@ class PrintCompletion(argparse.Action):
             import shtab
         except ImportError:
             parser.error(f"{OPTION} needs shtab: pip install 'manyclass[completion]'")
-        complete_files(parser, shtab.FILE)
+        commands = next(action.choices for action in parser._actions if isinstance(action.choices, dict))
+        for action in itertools.chain.from_iterable(command._actions for command in commands.values()):
+            if action.metavar in FILES:
+                action.complete = shtab.FILE
         print(shtab.complete(parser, shell=shell))
         parser.exit()
-
-
-def complete_files(parser: argparse.ArgumentParser, files: object) -> None:
-    """Say which arguments are files, in the parser and those of its commands."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                complete_files(command, files)
-        elif action.metavar in FILES:
-            action.complete = files  # type: ignore[attr-defined]
-
-
-def _asked_for(argv: Sequence[str]) -> Sequence[str]:
-    """Return the command among the arguments, or all where a script that completes them is asked for."""
-    place = next((i for i, word in enumerate(argv) if word in COMMANDS), len(argv))
-    # argparse accepts the first letters of an option in place of the option.
-    wanted = any(len(word) > len("--") and OPTION.startswith(word.partition("=")[0]) for word in argv[:place])
-    return COMMANDS if wanted else argv[place : place + 1]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -173,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = build_parser(words).parse_args(words)
         with warnings.catch_warnings():
             warnings.simplefilter("always", importlib.import_module("sklearn.exceptions").ConvergenceWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_args, **_kwargs: note(f"warning: {message}")
             return _run(args)
     except SystemExit as end:  # argparse ends the process after --help, --version and errors
         return end.code if isinstance(end.code, int) else USER_ERROR
@@ -185,7 +172,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     """Run the command that was parsed; a user's error is told in one line."""
     try:
-        # Two arguments cannot both be stdin, which can be read once.
         asking = [name.replace("_", "-") for name, value in vars(args).items() if value == STDIN]
         if len(asking) > 1:
             raise ValueError(f"- is stdin, which can be read once; {' and '.join(asking)} are both -")
@@ -199,15 +185,8 @@ def _run(args: argparse.Namespace) -> int:
     except (ValueError, TypeError, OSError, MemoryError, ImportError) as error:
         if args.traceback:
             raise
-        note(f"error: {_one_line(error)}")
+        text = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, OSError) and error.strerror:
+            text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        note(f"error: {text}")
         return USER_ERROR
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _show_warning(message: Warning | str, *_args: object, **_kwargs: object) -> None:
-    note(f"warning: {message}")

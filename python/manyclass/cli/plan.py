@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 from manyclass.checks import check_number
 from manyclass.dask.costs import DIVISIONS, SPEEDS, WORKERS, Job, stops_at
+
+SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3}
+BYTES = {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3}
+HEADING = ("workers", "division", "Gbit/s", "a pass", "steps", "moving", "tasks", "moved", "memory of W")
+LINE = "{:>7}  {:16}  {:>6}" + 5 * "  {:>9}" + "  {:>11}"
 
 
 @dataclass(kw_only=True)
@@ -45,46 +51,24 @@ def plan(args: PlanArguments) -> int:
     The prediction adds up costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`). It shows how to divide
     the work and from how many workers on more of them do not help; the seconds are rough.
     """
-    for name in ("rows", "classes", "features", "stored"):
+    for name in ("rows", "classes", "features", "stored", "threads", "merges"):
         check_number(f"--{name}", getattr(args, name), low=1)
-    check_number("--threads", args.threads, low=1, integer=True)
-    check_number("--merges", args.merges, low=1, integer=True)
     check_number("--touched", args.touched, low=0, open_low=True, high=1)
     job = Job(int(args.rows), int(args.features), int(args.classes), args.stored, args.merges, args.touched)
-    print("\n".join(table(job, args.threads)))
+    sizes = f"{job.n_rows:,} rows, {job.n_classes:,} classes, {job.n_features:,} features"
+    print(f"{sizes}: W takes {_in_units(job.bytes_of_w, BYTES)}\n\n{LINE.format(*HEADING)}")
+    for (division, cost), speed in product(DIVISIONS.items(), SPEEDS):
+        for n in WORKERS:
+            costs = cost(job, n, speed, args.threads)
+            times = [_in_units(s, SECONDS) for s in (costs.seconds, costs.steps, costs.moved, costs.tasks)]
+            amounts = [_in_units(amount, BYTES) for amount in (costs.bytes_moved, costs.memory)]
+            print(LINE.format(n, division, f"{speed:.0f}", *times, *amounts))
+        n_workers = stops_at(job, division, speed, args.threads)
+        print(f"{'':7}  doubling the workers beyond {n_workers:,} saves less than a quarter of the time")
     return 0
 
 
-def table(job: Job, n_threads: int) -> list[str]:
-    """Return the lines of a table: a row for each number of workers, division and speed of the network."""
-    lines = [
-        f"{job.n_rows:,} rows, {job.n_classes:,} classes, {job.n_features:,} features: W takes {size(job.bytes_of_w)}",
-        "",
-        f"{'workers':>7}  {'division':16}  {'Gbit/s':>6}  {'a pass':>9}  {'steps':>9}  {'moving':>9}  {'tasks':>9}  "
-        f"{'moved':>9}  {'memory of W':>11}",
-    ]
-    for division, cost in DIVISIONS.items():
-        for speed in SPEEDS:
-            for n in WORKERS:
-                costs = cost(job, n, speed, n_threads)
-                times = "  ".join(f"{span(s):>9}" for s in (costs.seconds, costs.steps, costs.moved, costs.tasks))
-                sizes = f"{size(costs.bytes_moved):>9}  {size(costs.memory):>11}"
-                lines.append(f"{n:>7}  {division:16}  {speed:>6.0f}  {times}  {sizes}")
-            stop = stops_at(job, division, speed, n_threads)
-            lines.append(f"{'':7}  doubling the workers beyond {stop:,} saves less than a quarter of the time")
-    return lines
-
-
-def span(seconds: float) -> str:
-    """Return a time in the unit that suits it."""
-    return _in_units(seconds, {"d": 86400.0, "h": 3600.0, "min": 60.0}) or f"{seconds:.2g} s"
-
-
-def size(n_bytes: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
-    return _in_units(n_bytes, {"TB": 1e12, "GB": 1e9, "MB": 1e6}) or f"{n_bytes / 1e3:,.1f} kB"
-
-
-def _in_units(number: float, lengths: dict[str, float]) -> str:
-    units = (f"{number / length:,.1f} {unit}" for unit, length in lengths.items() if number >= length)
-    return next(units, "")
+def _in_units(number: float, units: dict[str, float]) -> str:
+    """Return a number in the largest unit that it reaches, else in the smallest."""
+    unit = next((unit for unit, length in units.items() if number >= length), [*units][-1])
+    return f"{number / units[unit]:,.1f} {unit}"

@@ -68,7 +68,7 @@ def add_to_skipgram(parser: argparse.ArgumentParser, _argv: object) -> None:
         objectives = [objective for objective, kind in OBJECTIVES.items() if name in own_parameters(kind)]
         kind = OBJECTIVES[objectives[0]]
         parameter = own_parameters(kind)[name]
-        options = option(parameter, *documented_parameters(kind).get(name, ("", "")))
+        options = option(parameter, *documented_parameters(kind)[name])
         about = f"For {', '.join(objectives)}. {options['help']} (default: {parameter.default})"
         options.update(default=argparse.SUPPRESS, help=about)
         group.add_argument(flag(name), dest=OWN + name, **options)
