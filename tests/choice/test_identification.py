@@ -367,6 +367,15 @@ def test_many_rows_are_looked_at_where_few_leave_something_open(seed, monkeypatc
     assert constants.causes == {"open": "separation"} | {f"constant[{k}]": "never chosen" for k in never}
 
 
+def test_more_constants_than_second_derivatives_are_known_of_are_fitted(seed):
+    """Of 400 constants it is still said which alternatives no row chose."""
+    rng = np.random.default_rng(seed)
+    chosen = np.concatenate([np.arange(399), rng.integers(0, 399, 1)])
+    sets = choice_sets(pairs={"s": rng.normal(size=(400, 400))}, chosen=chosen, alternatives=range(400))
+    model = ChoiceClassifier(constants="alternative").fit(sets)
+    assert model.unidentified_ == {"constant[399]": "never chosen"}
+
+
 def test_information_alone_names_its_flat_directions(seed):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(50, 4)) * [1e-6, 1.0, 1e6, 1.0]

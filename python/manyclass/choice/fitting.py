@@ -337,6 +337,10 @@ class FreeCoefficients:
             np.concatenate([*[self.bounds] * n_classes, np.tile([-np.inf, np.inf], (n_more, 1))]),
         )
 
+    def take(self, stays: NDArray[np.bool_]) -> FreeCoefficients:
+        """Return those of which the others are held at 0."""
+        return FreeCoefficients(self.matrix[:, np.flatnonzero(stays)], self.fixed, self.bounds[stays])
+
     def expand(self, free: Doubles) -> Doubles:
         """Return all coefficients of the free ones."""
         return np.asarray(self.fixed + self.matrix @ free)
@@ -377,9 +381,7 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
     position, owner = {name: j for j, name in enumerate(names)}, np.arange(form.n)
     fixed, bounds = np.full(form.n, np.nan), np.tile([-np.inf, np.inf], (form.n, 1))
     bounds[nests] = LEAST_DISSIMILARITY, 1
-    alone = np.flatnonzero(np.bincount(form.nests, minlength=len(form.nest_labels)) < 2)
-    rules = {names[nests.start + nest]: 1.0 for nest in alone} | dict(constraints)
-    for name, rule in rules.items():
+    for name, rule in constraints.items():
         if name not in position:
             known = ", ".join(names[:20])
             raise ValueError(f"constraints has {name!r}, which is no coefficient; there are {known}")
@@ -397,7 +399,7 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
                 "coefficient"
             )
     last = owner
-    for _ in rules:  # one after another, as what one equals may equal a third
+    for _ in constraints:  # one after another, as what one equals may equal a third
         last = owner[last]
     for j in np.flatnonzero(owner[last] != last)[:1]:
         raise ValueError(f"constraints says twice that {names[j]} and another coefficient are equal")

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from manyclass.choice.fitting import ChoiceForm, ChoiceObjective, FreeCoefficients, list_features
 from manyclass.choice.sets import ChoiceSets
-from manyclass.datasets.csr import is_sparse
 from manyclass.weights.arrays import Doubles
 
 MOST_FREE = 1000  # coefficients, beyond which only bounds are looked at
@@ -165,12 +164,17 @@ class LinearLogit:
         logit = ChoiceObjective(form, objective.sets, np.zeros(form.n), objective.n_threads)
         return cls(columns, sp.csr_array(linear[:, columns]), (logit,))
 
+    @property
+    def has_curvature(self) -> bool:
+        """Whether there are columns, and no more of them than second derivatives are known of."""
+        return 0 < len(self.columns) <= MOST_FREE and self.objectives[0].form.core.has_scores()
+
     def take_few(self, seed: int) -> LinearLogit:
         """Return the same of rows drawn by chance, with some of each chosen alternative and each rare value."""
-        (objective,) = self.objectives
+        (objective,), n = self.objectives, len(self.columns)
         sets, form = objective.sets, objective.form
         rows, n_alternatives = np.flatnonzero(sets.weights > 0), -(-sets.n_pairs // sets.n_rows)
-        n_rows = max(64, max(MOST_NUMBERS // len(self.columns), 10 * len(self.columns)) // min(n_alternatives, DRAWN))
+        n_rows = max(64, max(MOST_NUMBERS // n, 10 * n) // min(n_alternatives, DRAWN))
         if len(rows) <= n_rows:
             return self
         drawn = [rows[np.random.RandomState(seed).permutation(len(rows))[:n_rows]]]
@@ -199,19 +203,16 @@ class LinearLogit:
         moved = (self.M @ direction)[None]
         return float(np.sqrt(max(objective.squared_spread(moved) for objective in self.objectives)))
 
-    def sizes(self) -> Doubles:
-        """Return the largest size of a feature in each column; 0 of what no row may choose."""
-        form, sets = self.objectives[0].form, next(self.objectives[0].sets.parts())
-        there = available_alternatives(sets)
-        Z = np.zeros((len(there), 0)) if sets.Z is None else abs(sets.Z[there])
-        of_alternatives = Z.max(axis=0).toarray().ravel() if is_sparse(Z) else Z.max(axis=0)
-        tastes = there[1:] if form.own_tastes else of_alternatives
-        sizes = [of_alternatives, np.abs(sets.lists.features).max(axis=0, initial=0)]
-        if form.rank:
-            sizes.append(np.outer(np.abs(sets.X).max(axis=0), tastes).ravel())
-        if len(form.groups):
-            sizes.append(np.isin(np.arange(1, len(form.group_labels)), form.groups[there]))
-        return np.asarray(abs(self.M).T @ np.concatenate(sizes))
+    def find_constant(self) -> tuple[NDArray[np.bool_], Doubles, Doubles]:
+        """Return the columns that do not vary within sets, about the sizes of all, and second derivatives at 0."""
+        objective, n = self.objectives[0], len(self.columns)
+        sets = list_features(objective.sets.take(np.arange(objective.sets.n_rows)[:64]))
+        (problem,) = replace(objective, sets=sets).problems
+        offsets = problem.utilities(np.zeros(objective.form.n))
+        there = np.isfinite(offsets)
+        moved = (problem.utilities(self.M @ unit)[there] - offsets[there] for unit in np.eye(n))
+        sizes, gram = np.array([np.max(np.abs(utilities)) for utilities in moved]), self.hessian(np.zeros(n))
+        return np.diag(gram) <= (EQUAL * sizes) ** 2, sizes, gram
 
     def find_cone(self, theta: Doubles) -> Cone | None:
         """Return the directions that the rows leave open, from coefficients of the columns on.
@@ -219,21 +220,27 @@ class LinearLogit:
         Newton's steps end at a maximum, or lead along a direction of recession: second derivatives fall there, for
         ever. A step that moves no two utilities apart by 1 proves the former (compare `certify`); None: not known.
         """
-        cone, theta, n_flat = self._find_null(), theta.copy(), 0
+        constant, sizes, gram = self.find_constant()
+        scale = np.where(constant, np.where(sizes > 0, sizes, 1.0), np.sqrt(np.diag(gram)))
+        values, vectors = np.linalg.eigh(np.where(constant | constant[:, None], 0.0, gram / np.outer(scale, scale)))
+        none = values < EQUAL
+        # Units in which second derivatives are 1 at first.
+        null, units = vectors[:, none], vectors[:, ~none] / np.sqrt(values[~none]) / scale[:, None]
+        theta, n_flat = theta.copy(), 0
         for _ in range(MOST_STEPS):
-            values, vectors = np.linalg.eigh(cone.units.T @ self.hessian(theta) @ cone.units)
-            slope = vectors.T @ (cone.units.T @ self.evaluate(theta)[1])
-            flat = (values < FLAT) & (np.abs(slope) < np.sqrt(FLAT))
-            steps = cone.units @ vectors * (slope / np.maximum(values, ROUNDING * values.max(initial=1e-300)))
-            if flat.sum() in (n_flat, len(flat)) and self.spread(steps @ ~flat) < NEAR:
-                recession = scipy.linalg.orth(cone.scale[:, None] * (cone.units @ vectors[:, flat]))
-                far = recession @ (recession.T @ (cone.scale * theta)) / cone.scale
-                return replace(cone, recession=recession, far=far * (FAR / max(self.spread(far), 1e-300)))
-            n_flat, step = flat.sum(), steps.sum(axis=1)
+            values, vectors = np.linalg.eigh(units.T @ self.hessian(theta) @ units)
             loss, gradient = self.evaluate(theta)
-            while (gain := 0.1 * float(gradient @ step)) > SEEN * (loss + SEEN) and self.evaluate(theta - step)[
-                0
-            ] > loss - gain:
+            slope = vectors.T @ (units.T @ gradient)
+            flat = (values < FLAT) & (np.abs(slope) < np.sqrt(FLAT))
+            steps = units @ vectors * (slope / np.maximum(values, ROUNDING * values.max(initial=1e-300)))
+            if flat.sum() in (n_flat, len(flat)) and self.spread(steps @ ~flat) < NEAR:
+                recession = scipy.linalg.orth(scale[:, None] * (units @ vectors[:, flat]))
+                far = recession @ (recession.T @ (scale * theta)) / scale
+                return Cone(scale, null, recession, far * (FAR / max(self.spread(far), 1e-300)))
+            n_flat, step = flat.sum(), steps.sum(axis=1)
+            while (gain := 0.1 * float(gradient @ step)) > SEEN * (loss + SEEN):
+                if self.evaluate(theta - step)[0] <= loss - gain:
+                    break
                 step = step / 2
             theta, further = theta - step, steps @ (values < SMALL)
             after = self.evaluate(theta)[0]
@@ -241,43 +248,33 @@ class LinearLogit:
                 theta, after, further = theta - further, lower, 2 * further
         return None
 
-    def find_constant(self) -> tuple[NDArray[np.bool_], Doubles, Doubles]:
-        """Return the columns that do not vary within sets, the sizes of all, and second derivatives at 0."""
-        sizes, gram = self.sizes(), self.hessian(np.zeros(len(self.columns)))
-        return np.diag(gram) <= (EQUAL * sizes) ** 2, sizes, gram
+    def find_cone_of_all(self, theta: Doubles, seed: int) -> Cone | None:
+        """Return the directions that all rows leave open: those that some do, with all that refute what these say.
 
-    def _find_null(self) -> Cone:
-        """Directions that move no utility, and units of the others in which second derivatives are 1 at first."""
-        constant, sizes, gram = self.find_constant()
-        scale = np.where(constant, np.where(sizes > 0, sizes, 1.0), np.sqrt(np.diag(gram)))
-        values, vectors = np.linalg.eigh(np.where(constant | constant[:, None], 0.0, gram / np.outer(scale, scale)))
-        none = values < EQUAL
-        units = vectors[:, ~none] / np.sqrt(values[~none]) / scale[:, None]
-        return Cone(scale, vectors[:, none], units, vectors[:, :0], 0 * scale, constant, constant & (sizes == 0))
-
-    def find_never_chosen(self) -> Cone:
-        """Return the directions of coefficients of alternatives that no row chose."""
-        n = len(self.columns)
-        (objective,) = self.objectives
-        never = ~(abs(self.M).T @ ~_owned(objective.form, ~_ever_chosen(objective.sets))).astype(bool)
-        none, nothing = np.zeros(n, bool), np.zeros((n, 0))
-        return Cone(np.ones(n), nothing, nothing, np.eye(n)[:, never], -never.astype(float), none, none)
-
-    def refute(self, cone: Cone, few: LinearLogit, seed: int) -> LinearLogit | None:
-        """Return some rows with those of all that a cone of theirs forgets; None if there are none."""
-        (objective,), random = self.objectives, np.random.RandomState(seed)
-        beside = cone.directions @ random.standard_normal(cone.directions.shape[1]) / cone.scale
-        points = (0 * cone.far, cone.far, cone.far + beside)
-        at_zero, far, moved = (objective.losses(self.M @ point) for point in points)
-        grows = far - at_zero
-        wrong = np.flatnonzero((objective.weights > 0) & ((grows > 1e-3) | (np.abs(moved - far) > 1e-8)))
-        if not len(wrong):
-            return None
-        n_rows = int(np.clip(MOST_NUMBERS * len(far) // objective.sets.n_pairs, 1, 64))
-        wrong = random.permutation(wrong)
-        worst = np.sort(wrong[np.argsort(-grows[wrong], kind="stable")[:n_rows]])
-        rows = list_features(objective.sets.take(worst))
-        return replace(few, objectives=(*few.objectives, replace(objective, sets=rows)))
+        Of many coefficients that few rows do not settle, these are those of what all rows say is never chosen.
+        """
+        (objective,), n, random = self.objectives, len(self.columns), np.random.RandomState(seed)
+        few = self.take_few(seed) if self.has_curvature else None
+        if few is None or (few is not self and n > MOST_SAMPLED):
+            never = ~(abs(self.M).T @ ~_owned(objective.form, ~_ever_chosen(objective.sets))).astype(bool)
+            return Cone(np.ones(n), np.zeros((n, 0)), np.eye(n)[:, never], -never.astype(float))
+        n_rows = int(np.clip(MOST_NUMBERS * n // objective.sets.n_pairs, 1, 64))
+        for _ in range(MOST_ROUNDS):
+            cone = few.find_cone(theta)
+            if cone is None or not cone.directions.size or few is self:
+                return cone
+            beside = cone.directions @ random.standard_normal(cone.directions.shape[1]) / cone.scale
+            points = (np.zeros(n), cone.far, cone.far + beside)
+            at_zero, far, moved = (objective.losses(self.M @ point) for point in points)
+            grows = far - at_zero
+            wrong = np.flatnonzero((objective.weights > 0) & ((grows > 1e-3) | (np.abs(moved - far) > 1e-8)))
+            if not len(wrong):
+                return cone
+            wrong = random.permutation(wrong)
+            worst = np.sort(wrong[np.argsort(-grows[wrong], kind="stable")[:n_rows]])
+            more = replace(objective, sets=list_features(objective.sets.take(worst)))
+            few = replace(few, objectives=(*few.objectives, more))
+        return None  # not known: no alarm
 
 
 @dataclass(frozen=True)
@@ -288,20 +285,14 @@ class Cone:
     ----------
     scale : ndarray of shape (n,), float64
     null : ndarray of shape (n, n_null), float64, those that move no utility
-    units : ndarray of shape (n, n - n_null), float64, the others, in coefficients
     recession : ndarray of shape (n, n_open), float64, those that move chosen alternatives above others
     far : ndarray of shape (n,), float64, coefficients far along one that moves as many as any does
-    constant : ndarray of shape (n,), bool, columns that do not vary within sets
-    absent : ndarray of shape (n,), bool, those that are 0 throughout
     """
 
     scale: Doubles
     null: Doubles
-    units: Doubles
     recession: Doubles
     far: Doubles
-    constant: NDArray[np.bool_]
-    absent: NDArray[np.bool_]
 
     @cached_property
     def directions(self) -> Doubles:
@@ -320,20 +311,19 @@ def hold_constant(
     free : FreeCoefficients
     seed : int, of the rows that are looked at first
     """
-    causes: dict[str, str] = {}
-    stays = np.ones(free.n, bool)
-    logit = LinearLogit.of(objective, free, stays)
-    if free.n > MOST_FREE or not len(logit.columns):
-        return free, causes
-    names, owned = objective.form.names, _owned(objective.form, np.ones(objective.form.n_alternatives, bool))
+    logit, n = LinearLogit.of(objective, free, np.ones(free.n, bool)), free.n
+    if not logit.has_curvature:
+        return free, {}
     constant, sizes, _ = logit.take_few(seed).find_constant()
-    bent = (free.matrix.T @ objective.ridge)[logit.columns] > 0
-    for j in np.flatnonzero(constant & ~bent):
-        if logit.spread(np.eye(len(bent))[j]) <= EQUAL * sizes[j]:
-            stays[logit.columns[j]] = False
-            for position in np.flatnonzero(free.matrix[:, [logit.columns[j]]].toarray()):
-                causes[names[position]] = "never available" if owned[position] and not sizes[j] else "no variation"
-    return FreeCoefficients(free.matrix[:, np.flatnonzero(stays)], free.fixed, free.bounds[stays]), causes
+    constant &= (free.matrix.T @ objective.ridge)[logit.columns] == 0
+    units = np.eye(len(constant))
+    held = [j for j in np.flatnonzero(constant) if logit.spread(units[j]) <= EQUAL * sizes[j]]
+    nowhere = _owned(objective.form, ~available_alternatives(objective.sets))
+    causes = {
+        objective.form.names[position]: "never available" if nowhere[position] else "no variation"
+        for position in np.flatnonzero(free.matrix[:, logit.columns[held]].sum(axis=1))
+    }
+    return free.take(~np.isin(np.arange(n), logit.columns[held])), causes
 
 
 def find_unidentified(
@@ -360,33 +350,13 @@ def find_unidentified(
     -------
     Identification
     """
-    form, inside = objective.form, free.inside(theta)
-    counts = np.bincount(form.nests, minlength=len(form.nest_labels))
-    small = {f"dissimilarity[{nest}]": QUIET for nest in np.array(form.nest_labels, dtype=object)[counts < 2]}
-    state = identify_within_bounds(form.names, free, theta)
-    unknown = state.unknown | np.isin(form.names, [*held])
-    state = replace(state, causes={**small, **state.causes, **held}, unknown=unknown)
+    names, inside = objective.form.names, free.inside(theta)
+    state = identify_within_bounds(names, free, theta)
+    unknown = state.unknown | np.isin(names, [name for name, cause in held.items() if cause != QUIET])
+    state = replace(state, causes={**state.causes, **held}, unknown=unknown)
     logit = LinearLogit.of(objective, free, inside)
-    if free.n > MOST_FREE or not len(logit.columns):
-        return state
-    cone = _find_cone(logit, free.select(theta)[logit.columns], seed)
+    cone = logit.find_cone_of_all(free.select(theta)[logit.columns], seed) if len(logit.columns) else None
     return state if cone is None or not cone.directions.size else _without(cone, state, objective, free, logit.columns)
-
-
-def _find_cone(logit: LinearLogit, start: Doubles, seed: int) -> Cone | None:
-    """The directions that all rows leave open: those that some do, with all that refute what the former say."""
-    few: LinearLogit | None = logit.take_few(seed)
-    if few is not logit and len(start) > MOST_SAMPLED:
-        return logit.find_never_chosen()
-    for _ in range(MOST_ROUNDS):
-        assert few is not None
-        cone = few.find_cone(start)
-        if few is logit or cone is None or not cone.directions.size:
-            return cone
-        few = logit.refute(cone, few, seed)
-        if few is None:
-            return cone
-    return None  # not known: no alarm
 
 
 def identify_within_bounds(names: list[str], free: FreeCoefficients, theta: Doubles) -> Identification:
@@ -406,11 +376,14 @@ def available_alternatives(sets: ChoiceSets) -> NDArray[np.bool_]:
     return np.asarray(there)
 
 
-def find_scale_nests(form: ChoiceForm, sets: ChoiceSets) -> dict[str, float]:
-    """Return constraints that hold dissimilarities at 1 where one nest has all alternatives there are."""
-    there = available_alternatives(sets)
-    names = {form.nest_labels[nest] for nest in form.nests[there]} if len(form.nests) else set()
-    return {f"dissimilarity[{name}]": 1.0 for name in names if len(names) == 1 and there.sum() > 1}
+def find_fixed_nests(form: ChoiceForm, sets: ChoiceSets) -> dict[str, str]:
+    """Return causes by the names of dissimilarities that are 1: of nests of one alternative, or of all there are."""
+    names, there = form.names[form.slices["dissimilarity"]], available_alternatives(sets)
+    counts = np.bincount(form.nests, minlength=len(names))
+    causes = {names[nest]: QUIET for nest in np.flatnonzero(counts < 2)}
+    if len(names) and there.sum() > 1 and len(nests := np.unique(form.nests[there])) == 1:
+        causes[names[nests[0]]] = "nest of all alternatives"
+    return causes
 
 
 def _without(
@@ -422,42 +395,28 @@ def _without(
     dead = cone.directions @ turned[np.sum(bends > MOVES * ridge.max()) :].T
     complement = scipy.linalg.null_space(dead.T) if dead.size else np.eye(len(dead))
     moves, lost, separates = (np.linalg.norm(part, axis=1) > MOVES for part in (cone.directions, dead, cone.recession))
+    form, sets, names = objective.form, objective.sets, state.names
+    never, nowhere = (_owned(form, ~kind) for kind in (_ever_chosen(sets), available_alternatives(sets)))
+    basis, linked = free.matrix[:, columns].toarray(), np.abs(cone.null @ cone.null.T) > MOVES
+    alone = linked.diagonal() & (linked.sum(axis=0) == 1)
+    too_few = np.sum(~alone) > np.count_nonzero(sets.weights)
     unknown, causes = state.unknown.copy(), dict(state.causes)
-    reasons = _causes_of(cone, objective, free, columns)
-    for j in np.flatnonzero(moves):
-        for position in np.flatnonzero(free.matrix[:, [columns[j]]].toarray()):
-            cause = reasons[int(j), int(position)]
-            causes[state.names[position]] = cause if lost[j] else f"{cause}; alpha decides"
-            unknown[position] |= lost[j]
-    basis = free.matrix[:, columns].toarray()
+    for position, j in zip(*basis.nonzero(), strict=True):
+        if not moves[j]:
+            continue
+        if alone[j]:
+            cause = "never available" if nowhere[position] else "no variation"
+        elif too_few:
+            cause = "more coefficients than choices"
+        elif linked[j].any():
+            cause = f"collinear: {_shorten([names[p] for p in np.flatnonzero(basis @ linked[j])])}"
+        else:
+            cause = "never chosen" if never[position] else "separation"
+        causes[names[position]] = cause if lost[j] else f"{cause}; alpha decides"
+        unknown[position] |= lost[j]
     is_other = ~(state.basis.T @ basis).any(axis=1)
     basis = np.hstack([basis @ (complement / cone.scale[:, None]), state.basis[:, is_other]])
     return replace(state, basis=basis, causes=causes, unknown=unknown, has_maximum=not np.any(separates & lost))
-
-
-def _causes_of(
-    cone: Cone, objective: ChoiceObjective, free: FreeCoefficients, columns: NDArray[np.int64]
-) -> dict[tuple[int, int], str]:
-    """By column and coefficient, why it is open."""
-    form, sets = objective.form, objective.sets
-    never, owned = _owned(form, ~_ever_chosen(sets)), _owned(form, np.ones(form.n_alternatives, bool))
-    linked = np.abs(cone.null @ cone.null.T) > MOVES
-    too_few = np.sum(~cone.constant) > np.count_nonzero(sets.weights)
-    positions = [np.flatnonzero(free.matrix[:, [column]].toarray()) for column in columns]
-    causes: dict[tuple[int, int], str] = {}
-    for j in range(len(columns)):
-        together = [form.names[p] for k in np.flatnonzero(linked[j]) for p in positions[k]]
-        for position in positions[j]:
-            if cone.constant[j]:
-                cause = "never available" if cone.absent[j] and owned[position] else "no variation"
-            elif too_few:
-                cause = "more coefficients than choices"
-            elif together:
-                cause = f"collinear: {_shorten(together)}"
-            else:
-                cause = "never chosen" if never[position] else "separation"
-            causes[j, int(position)] = cause
-    return causes
 
 
 def _owned(form: ChoiceForm, alternatives: NDArray[np.bool_]) -> NDArray[np.bool_]:

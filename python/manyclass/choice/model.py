@@ -29,7 +29,7 @@ from manyclass.choice.fitting import (
     fit_exactly,
     list_features,
 )
-from manyclass.choice.identification import MOST_FREE, find_scale_nests, find_unidentified, hold_constant
+from manyclass.choice.identification import MOST_FREE, find_fixed_nests, find_unidentified, hold_constant
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings
 from manyclass.choice.policies import ChoicePolicies
@@ -290,8 +290,8 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         sets = self._sets(X, y, sample_weight)
         form = self._form(sets)
         constraints = dict(self.constraints or {})
-        scale_nests = {name: one for name, one in find_scale_nests(form, sets).items() if name not in constraints}
-        free = find_free_coefficients(form, {**scale_nests, **constraints})
+        held = {name: cause for name, cause in find_fixed_nests(form, sets).items() if name not in constraints}
+        free = find_free_coefficients(form, dict.fromkeys(held, 1.0) | constraints)
         ridge = self._ridge(form)
         seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
         solver = self._solver(sets, form)
@@ -305,7 +305,6 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
             return self
         whole = list_features(sets) if solver == "lbfgs" else sets
         objective = ChoiceObjective(form, whole, ridge, threads)
-        held = dict.fromkeys(scale_nests, "nest of all alternatives")
         free, constant = hold_constant(objective, free, seed)
         if solver == "lbfgs":
             # Where much is to be looked at, a ten-thousandth of a standard error.
