@@ -18,8 +18,7 @@ from sklearn.preprocessing import normalize
 
 from manyclass import SoftmaxClassifier
 from manyclass.search import class_index
-from manyclass.training.data import Features
-from manyclass.training.state import State
+from manyclass.training.state import Features, State
 from manyclass.weights.weights import Weights
 
 K_BEST, ROUNDS, RECALLS = 5, 3, (0.9, 0.95, 0.99)

@@ -13,8 +13,8 @@ from manyclass.choosing.recipes import Choice, recipes
 from manyclass.figures import FIGURES
 from manyclass.fitting.trials import plan_full_passes, plan_points
 from manyclass.parts import Chosen, Parameters
-from manyclass.training.data import Features, Points
 from manyclass.training.plan import Labels
+from manyclass.training.state import Features, Points
 
 
 @contextmanager

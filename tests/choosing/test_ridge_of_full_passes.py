@@ -8,8 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from manyclass.choosing.costs import Trials
 from manyclass.figures import FIGURES
 from manyclass.fitting.trials import cross_validated_ridge
-from manyclass.training.core_training import Watch
-from manyclass.training.full_batch import fit_full_batch
+from manyclass.training.core_training import Watch, fit_full_batch
 from manyclass.training.passes import fork
 from manyclass.training.plan import FullBatchPlan, draw_folds
 

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import core_data
-from manyclass.training.data import LocalState
 from manyclass.training.incremental import KeptRows
+from manyclass.training.state import LocalState
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -22,9 +22,9 @@ from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.choosing.costs import Facts
 from manyclass.registry import names
 from manyclass.special import utility_probabilities
-from manyclass.training.data import Points
 from manyclass.training.plan import Labels
 from manyclass.training.points import GaussianTraining
+from manyclass.training.state import Points
 
 BOTH = [noise for noise in names("noise") if noise != "gumbel"]
 

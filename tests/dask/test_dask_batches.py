@@ -30,9 +30,9 @@ from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.passes import FLOOR, Curvature
 from manyclass.dask.shards import Stretch, WeightPart, Whole
-from manyclass.training.data import Features, Points
 from manyclass.training.incremental import Call
 from manyclass.training.plan import Labels
+from manyclass.training.state import Features, Points
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 

@@ -26,7 +26,8 @@ from manyclass.classifiers.base import planner_of
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.loading import divide, draw_groups, load, sizes_of_groups
 from manyclass.dask.shards import Shard, Whole
-from manyclass.training.passes import fork, held_out
+from manyclass.training.passes import fork
+from manyclass.training.plan import held_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 

@@ -10,8 +10,8 @@ from manyclass import SoftmaxClassifier, load
 from manyclass.blending.class_texts import ClassScales, ClassTexts, scales_of
 from manyclass.classifiers.predictions import state_of
 from manyclass.datasets import TextVectorizer
-from manyclass.training.data import Features, Points
 from manyclass.training.plan import Labels
+from manyclass.training.state import Features, Points
 
 WORDS = [f"word{i:02}" for i in range(80)]
 N_CLASSES, N_UNSEEN = 60, 10

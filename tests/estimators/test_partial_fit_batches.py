@@ -110,7 +110,7 @@ def test_on_pairs_halves_give_the_whole_where_both_have_the_same_pairs_and_frequ
     A stream of a hybrid finds its scales anew, and its embeddings shuffle: its weights on pairs are compared, with no
     scales.
     """
-    monkeypatch.setattr("manyclass.training.pairs.FIGURES", replace(FIGURES, MOST_HELD_OUT=0))
+    monkeypatch.setattr("manyclass.training.minibatches.FIGURES", replace(FIGURES, MOST_HELD_OUT=0))
     X, y = some_data(seed, several=several, n=HALF)
     X, y = sp.csr_array(sp.vstack([X, X])), np.concatenate([y, y])
     solver = still("Adagrad")

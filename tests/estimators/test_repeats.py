@@ -11,9 +11,9 @@ import manyclass
 from manyclass import SoftmaxClassifier, _core, models
 from manyclass.blending import blend
 from manyclass.checks import seed_from
-from manyclass.training.data import Features, Points
-from manyclass.training.hybrid import features_of_classes
+from manyclass.training.incremental import features_of_classes
 from manyclass.training.plan import HybridPlan
+from manyclass.training.state import Features, Points
 
 K, GROUP, HELD = 240, 6, 3  # items, those of a group, and items of a history: each is in 25 rows of 2,000
 NEVER, OFTEN = 0.0, 0.8  # how often the next item is one of the history

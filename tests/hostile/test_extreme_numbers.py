@@ -25,9 +25,9 @@ from manyclass.blending.blend import best_scales
 from manyclass.classifiers.files import weight_tensors
 from manyclass.special import utility_probabilities
 from manyclass.training.core_training import CoreTraining
-from manyclass.training.data import LocalState
 from manyclass.training.incremental import KeptRows
 from manyclass.training.plan import Labels, ScoredRows
+from manyclass.training.state import LocalState
 from manyclass.weights.weights import Weights
 
 MOST = float(np.finfo(np.float32).max)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.training.data import Features
-from manyclass.training.state import State
+from manyclass.training.state import Features, State
 
 
 def state_of(weights: Any, classes: Any = None) -> State:

@@ -12,10 +12,11 @@ from testing_core import pieces
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, metrics
-from manyclass.blending.calibration import Calibration, calibrated, label_log_losses, n_held_out
+from manyclass.blending.calibration import calibrated, label_log_losses, n_held_out
 from manyclass.classifiers.predictions import uncalibrated_confidence
 from manyclass.cli.parser import main
 from manyclass.training.plan import Labels, ScoredRows, draw_rows_out
+from manyclass.training.state import Calibration
 from manyclass.weights.weights import Weights
 
 K, D = 12, 5

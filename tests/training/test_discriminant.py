@@ -9,9 +9,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from manyclass import SoftmaxClassifier
 from manyclass.figures import FIGURES
-from manyclass.training.data import Points
 from manyclass.training.plan import Labels
 from manyclass.training.start import begin_at_closed_form
+from manyclass.training.state import Points
 
 
 def clusters(n_classes, n_features, counts, seed=0, spread=0.3, unit=False):

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
 from manyclass.training.core_training import Probe, Signs
-from manyclass.training.data import Points
 from manyclass.training.plan import Labels
+from manyclass.training.state import Points
 
 
 def wide_steps_diverge(seed):

@@ -7,8 +7,7 @@ from reference.problems import as_storage
 from sklearn.base import clone
 
 from manyclass import MarginClassifier, SoftmaxClassifier, losses, solvers
-from manyclass.training.passes import held_out
-from manyclass.training.plan import Labels
+from manyclass.training.plan import Labels, held_out
 
 
 def noisy(seed, n=400, n_classes=12):

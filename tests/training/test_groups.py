@@ -16,8 +16,8 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 from manyclass.datasets import SequenceEncoder, Stream
 from manyclass.datasets.logs import Histories
 from manyclass.fitting.points import grouped
-from manyclass.training.data import Features, Points
 from manyclass.training.plan import Labels, draw_folds, draw_rows_out, join_groups
+from manyclass.training.state import Features, Points
 
 CLASSIFIERS = [SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier]
 

@@ -12,12 +12,11 @@ import scipy.sparse as sp
 from manyclass import SoftmaxClassifier, _core, models
 from manyclass.training import members, train
 from manyclass.training.core_training import Watch
-from manyclass.training.data import EarlierModel, Points, Squares
 from manyclass.training.members import fit_members
-from manyclass.training.minibatches import start_at_rows
-from manyclass.training.pairs import begin_on_pairs
+from manyclass.training.minibatches import begin_on_pairs, start_at_rows
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
 from manyclass.training.start import Start
+from manyclass.training.state import EarlierModel, Points, Squares
 
 N, D, K = 60, 5, 4
 LARGE = 1e6  # an Adagrad sum beside which the squares of a step are small, so that all steps are alike

@@ -17,8 +17,8 @@ from manyclass.choosing.costs import Facts
 from manyclass.training import plan as plans
 from manyclass.training import points
 from manyclass.training.minibatches import BatchesTraining
-from manyclass.training.passes import Validation, fork, held_out
-from manyclass.training.plan import Schedule
+from manyclass.training.passes import Validation, fork
+from manyclass.training.plan import Schedule, held_out
 from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, first_local_state
 from manyclass.weights.weights import Weights
 

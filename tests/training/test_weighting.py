@@ -15,10 +15,11 @@ from sklearn.utils.class_weight import compute_class_weight
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
+from manyclass.fitting.points import times_class_weight
 from manyclass.training.core_training import Probe, Signs
-from manyclass.training.data import Points, normalized, times_class_weight
-from manyclass.training.passes import fork, held_out
-from manyclass.training.plan import Labels
+from manyclass.training.passes import fork
+from manyclass.training.plan import Labels, held_out
+from manyclass.training.state import Points, normalized
 from manyclass.weights.weights import FeatureScaling
 
 MODELS = {

@@ -9,9 +9,9 @@ from scipy.special import logsumexp
 from test_plans_of_batches import SOFTMAX as PLAN
 
 from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, samplers
-from manyclass.training.data import EarlierModel, Points
 from manyclass.training.minibatches import BatchesTraining
 from manyclass.training.plan import Labels
+from manyclass.training.state import EarlierModel, Points
 from manyclass.weights.weights import Weights
 
 N, D, K, DIM = 23, 6, 9, 5

@@ -24,86 +24,18 @@ What else was tried, and how much it gives, is in bench/decisions.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from manyclass import _core
-from manyclass.checks import check_number, csr_parts
+from manyclass.checks import csr_parts
 from manyclass.figures import FIGURES
 from manyclass.training.plan import ScoredRows
+from manyclass.training.state import Calibration
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
 
 CALIBRATIONS = ("temperature",)
 # Fewer rows where there are many classes, so that all scores of these rows stay in 256 MB up to 262,144 classes.
 ROWS_CELLS = 1 << 26
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How the probabilities of a model were calibrated.
-
-    Attributes
-    ----------
-    temperature : float
-        T, what scores are divided by.
-    offset : float
-        c, of several labels; else 0.
-    n_rows : int
-        Held-out rows that it was found on.
-    uncalibrated_log_loss : float
-        The mean log-loss of these rows, in nats, with T = 1; of several labels the sum over a row's.
-    log_loss : float
-        That with T.
-    """
-
-    temperature: float
-    offset: float
-    n_rows: int
-    uncalibrated_log_loss: float
-    log_loss: float
-
-    def log_odds(self, log_p: Any) -> Any:
-        """Return log P / (1 - P) of labels that a softmax gives these log-probabilities; float64."""
-        return np.asarray(log_p, dtype=np.float64) / self.temperature + self.offset
-
-    def log_probabilities(self, log_p: Any) -> Any:
-        """Return log P of the same labels, float64."""
-        return -np.logaddexp(0.0, -self.log_odds(log_p))
-
-    def uncalibrated(self, log_p: Any) -> Any:
-        """Return the log-probabilities of the softmax of labels with these log P: `log_probabilities` undone."""
-        log_p = np.asarray(log_p, dtype=np.float64)
-        with np.errstate(divide="ignore"):
-            return np.minimum((log_p - np.log(-np.expm1(log_p)) - self.offset) * self.temperature, 0)
-
-    def limit(self, p: float) -> float:
-        """Return the log-probability of the softmax above which P is above `p`, in [0, 1]; infinite at its ends."""
-        with np.errstate(divide="ignore"):
-            return float((np.log(p) - np.log1p(-p) - self.offset) * self.temperature)
-
-    @classmethod
-    def decoded(cls, numbers: Mapping[str, Any] | None) -> Calibration | None:
-        """Return the calibration of these numbers, its fields; None for None.
-
-        Raises
-        ------
-        ValueError
-            If the numbers are not those of a calibration: beyond the ends of the search.
-        """
-        if numbers is None:
-            return None
-        decoded = cls(**numbers)
-        most = _core.most_temperature * (1 + 1e-9)  # the search goes by logarithms
-        check_number("calibration's temperature", decoded.temperature, low=1 / most, high=most)
-        check_number("calibration's offset", decoded.offset, low=-_core.most_offset, high=_core.most_offset)
-        check_number("calibration's n_rows", decoded.n_rows, low=0, integer=True)
-        for name in ("uncalibrated_log_loss", "log_loss"):
-            check_number(f"calibration's {name}", getattr(decoded, name))  # a rounding below 0, at best
-        return decoded
 
 
 def n_held_out(n_samples: int, n_classes: int, fraction: float) -> int:

@@ -37,9 +37,8 @@ from manyclass import _core
 from manyclass.blending.blend import CELLS
 from manyclass.checks import csr_parts
 from manyclass.figures import FIGURES
-from manyclass.training.data import Points
 from manyclass.training.plan import Labels
-from manyclass.training.state import State
+from manyclass.training.state import Points, State
 from manyclass.weights.arrays import Doubles, Floats
 
 

@@ -18,9 +18,8 @@ from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.streams import Parts, Rows, train_once, within_memory
 from manyclass.parts import Parameters
-from manyclass.training.data import ClassWeight
 from manyclass.training.incremental import NewFeatures
-from manyclass.training.state import Starts, State
+from manyclass.training.state import ClassWeight, Starts, State
 from manyclass.weights.arrays import Data, Doubles, Floats
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import Weights

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.blending.calibration import Calibration
 from manyclass.checks import check_number
 from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.text import TextVectorizer
@@ -20,8 +19,16 @@ from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS, search_name
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
-from manyclass.training.data import Features, read_squares, shapes_of_squares
-from manyclass.training.state import FitReport, History, SetRule, State
+from manyclass.training.state import (
+    Calibration,
+    Features,
+    FitReport,
+    History,
+    SetRule,
+    State,
+    read_squares,
+    shapes_of_squares,
+)
 from manyclass.weights.arrays import is_finite
 from manyclass.weights.files import described, read_weights, weight_tensors
 from manyclass.weights.hashing import FeatureHash

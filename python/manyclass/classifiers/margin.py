@@ -16,8 +16,7 @@ from manyclass.fitting.planners import MARGIN_SAMPLERS, MarginPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing
 from manyclass.parts import Part
-from manyclass.training.data import ClassWeight
-from manyclass.training.state import State
+from manyclass.training.state import ClassWeight, State
 from manyclass.weights.arrays import Data, Floats, Ids, Matrix
 
 if TYPE_CHECKING:  # as `solvers.SolverName`

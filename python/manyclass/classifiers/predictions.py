@@ -21,7 +21,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass import _core
-from manyclass.blending.calibration import Calibration, label_log_losses
+from manyclass.blending.calibration import label_log_losses
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from, outer_level, set_named
 from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
@@ -40,8 +40,7 @@ from manyclass.labels import (
 )
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
 from manyclass.training.core_training import summarize
-from manyclass.training.data import checked_weights, weights_left
-from manyclass.training.state import State
+from manyclass.training.state import Calibration, State, checked_weights, weights_left
 from manyclass.weights.arrays import Best, Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights

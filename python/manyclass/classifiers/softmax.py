@@ -17,6 +17,7 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import lists_of
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
 from manyclass.fitting.planners import SoftmaxPlanner
+from manyclass.fitting.points import times_class_weight
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing
 from manyclass.labels import labels_by_row, positions_of
@@ -25,16 +26,8 @@ from manyclass.parts import Part
 from manyclass.protocols import ClassText
 from manyclass.samplers import SamplerName
 from manyclass.solvers import SolverName
-from manyclass.training.data import (
-    ClassWeight,
-    counting,
-    normalized,
-    one_a_label,
-    raw_weights,
-    taken,
-    times_class_weight,
-)
 from manyclass.training.plan import Labels
+from manyclass.training.state import ClassWeight, counting, normalized, one_a_label, raw_weights, taken
 from manyclass.weights.arrays import NO_DOUBLES, Data, Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 

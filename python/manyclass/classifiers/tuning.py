@@ -15,7 +15,7 @@ from manyclass.fitting.points import indicator_lists, is_indicator
 from manyclass.fitting.trials import try_grid
 from manyclass.labels import check_targets, group_ids, labels_by_row
 from manyclass.parts import part_name
-from manyclass.training.data import raw_weights
+from manyclass.training.state import raw_weights
 from manyclass.weights.arrays import Data, Matrix
 
 

@@ -19,8 +19,7 @@ from manyclass.labels import labels_by_row, positions_of
 from manyclass.parts import Parameters, Part
 from manyclass.registry import names
 from manyclass.solvers import LocalStepName, PosteriorName
-from manyclass.training.data import ClassWeight
-from manyclass.training.state import State
+from manyclass.training.state import ClassWeight, State
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 
 if TYPE_CHECKING:  # as `solvers.SolverName`

@@ -27,7 +27,7 @@ from manyclass.datasets.stream import OPTIONS, Stream
 from manyclass.datasets.tables import TableFile
 from manyclass.datasets.xmc import header_of
 from manyclass.labels import as_labels, sorted_classes, written
-from manyclass.training.data import taken
+from manyclass.training.state import taken
 from manyclass.weights.tensor_file import open_tensors, replacing
 
 FormName = Literal["xmc", "svmlight", "csv", "tsv", "parquet", "text", "fasttext", "binary"]

@@ -20,11 +20,9 @@ from manyclass.dask.predictions import WholeModel
 from manyclass.dask.rounds import Draft, Training, completed, draft_of
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.dask.workers import LostWorkerError, same
-from manyclass.training.data import Points, Squares
-from manyclass.training.hybrid import rows_of_call
-from manyclass.training.incremental import Before, Call
+from manyclass.training.incremental import Before, Call, rows_of_call
 from manyclass.training.plan import BatchesPlan, PointsPlan
-from manyclass.training.state import State
+from manyclass.training.state import Points, Squares, State
 from manyclass.training.train import weights_of_call
 from manyclass.weights.arrays import NO_FLOATS, Ids
 from manyclass.weights.weights import FeatureScaling

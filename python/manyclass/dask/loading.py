@@ -20,15 +20,14 @@ from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import Workers
 from manyclass.fitting.planner import Planner
-from manyclass.fitting.points import Known, as_stored, is_indicator, points_of
+from manyclass.fitting.points import Known, as_stored, is_indicator, points_of, times_class_weight
 from manyclass.fitting.trials import plan_points
 from manyclass.labels import as_labels, find_positions, group_ids, sorted_classes, written
 from manyclass.parts import Part
-from manyclass.training.data import Points, taken, times_class_weight
 from manyclass.training.incremental import Before, Call, passes_of_call
-from manyclass.training.passes import fork, held_out
-from manyclass.training.plan import PointsPlan, first_groups, shuffle_groups, spare_labels
-from manyclass.training.state import History, State
+from manyclass.training.passes import fork
+from manyclass.training.plan import PointsPlan, first_groups, held_out, shuffle_groups, spare_labels
+from manyclass.training.state import History, Points, State, taken
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.weights import FeatureScaling
 

@@ -38,10 +38,10 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.registry import parts as parts_of
-from manyclass.training.data import EarlierModel, LocalState, Squares
 from manyclass.training.minibatches import BatchesTraining, by_features, start_over_phi
 from manyclass.training.plan import BatchesPlan, carry_of
 from manyclass.training.points import PointsTraining
+from manyclass.training.state import EarlierModel, LocalState, Squares
 from manyclass.weights.arrays import BLOCK_NUMBERS, NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 

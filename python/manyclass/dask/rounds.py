@@ -18,9 +18,8 @@ from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import PassReport, Stretch
 from manyclass.dask.workers import LostWorkerError
 from manyclass.fitting.planner import report_of
-from manyclass.training.data import Features
 from manyclass.training.passes import place_in_words, warn_of_clock, warn_user
-from manyclass.training.state import FitReport, History, State
+from manyclass.training.state import Features, FitReport, History, State
 from manyclass.weights.weights import FeatureScaling
 
 Done = TypeVar("Done")

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.training.data import Points
 from manyclass.training.plan import Labels
+from manyclass.training.state import Points
 from manyclass.weights.arrays import NO_FLOATS, Doubles, Floats, Ids, Matrix
 
 

@@ -110,11 +110,10 @@ from manyclass.parts import Parameters, Part, check_open, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.core_training import Watch
-from manyclass.training.data import ADAGRAD, Points
 from manyclass.training.incremental import Call, KeptRows, NewFeatures, widened
 from manyclass.training.passes import progress_bar
 from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
-from manyclass.training.state import Starts, State
+from manyclass.training.state import ADAGRAD, Points, Starts, State
 from manyclass.training.train import train
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.saved_labels import check_labels_can_be_saved

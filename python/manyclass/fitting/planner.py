@@ -15,23 +15,22 @@ from sklearn.base import clone
 
 from manyclass import _core
 from manyclass.blending.blend import mean_log_loss
-from manyclass.blending.calibration import CALIBRATIONS, Calibration, calibrated, n_held_out
+from manyclass.blending.calibration import CALIBRATIONS, calibrated, n_held_out
 from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from, outer_level
 from manyclass.choosing.costs import Facts, Planned, Report
 from manyclass.figures import FIGURES
 from manyclass.fitting.options import FitOptions
-from manyclass.fitting.points import Caller, evaluated_rows, points_of
+from manyclass.fitting.points import Caller, check_class_weight, evaluated_rows, points_of
 from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Chosen, Parameters, Part, is_open, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.core_training import Watch
-from manyclass.training.data import Points, check_class_weight
 from manyclass.training.incremental import Call
-from manyclass.training.passes import fork, held_out, interruption_of, warn_user
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, ScoredRows, draw_rows_out
+from manyclass.training.passes import fork, interruption_of, warn_user
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, ScoredRows, draw_rows_out, held_out
 from manyclass.training.start import ClosedForm, First, Start, asked_start
-from manyclass.training.state import FitReport, History, State
+from manyclass.training.state import Calibration, FitReport, History, Points, State
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling
 

@@ -55,12 +55,11 @@ from manyclass.registry import names
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 from manyclass.training.core_training import Watch
-from manyclass.training.data import Points
 from manyclass.training.incremental import Call
 from manyclass.training.plan import AnyPlan, PairsPlan, PointsPlan, Utility
 from manyclass.training.points import predictive_tiles
 from manyclass.training.start import First
-from manyclass.training.state import State
+from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 
-from manyclass.checks import canonical_csr, is_texts, outer_level, unconverted_rows, validated_data
+from manyclass import _core
+from manyclass.checks import canonical_csr, is_number, is_texts, outer_level, shown, unconverted_rows, validated_data
 from manyclass.datasets.text import TextVectorizer
 from manyclass.figures import FIGURES
 from manyclass.labels import (
@@ -23,26 +24,27 @@ from manyclass.labels import (
     check_targets,
     find_positions,
     group_ids,
+    join_labels,
     labels_by_row,
     labels_to_fit,
     positions_of,
     sorted_classes,
 )
 from manyclass.protocols import ClassText, Encoder, TrainingRows
-from manyclass.training.data import (
+from manyclass.training.plan import Labels, can_hold_out_groups
+from manyclass.training.state import (
+    MOST_WEIGHT,
     ClassWeight,
     Features,
     Points,
+    State,
     counting,
     mean_of,
     normalized,
     raw_weights,
     taken,
-    times_class_weight,
 )
-from manyclass.training.plan import Labels, can_hold_out_groups
-from manyclass.training.state import State
-from manyclass.weights.arrays import Data, Doubles, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import FeatureScaling
 
@@ -254,6 +256,93 @@ def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
         return x
     features.wider(Features.of(noted))  # which compares names
     return hashing.apply(x)
+
+
+# Weights by class
+
+
+def check_class_weight(class_weight: ClassWeight) -> None:
+    """Check the parameter as far as that is possible without data.
+
+    Raises
+    ------
+    ValueError
+        If it is neither None, "balanced" nor a dict of numbers in [0, 1e100].
+    """
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f"class_weight is {class_weight!r}; it must be None, 'balanced' or a dict of a weight for each label"
+        )
+    for label, weight in class_weight.items():
+        if not is_number(weight) or not 0 <= weight <= MOST_WEIGHT or isinstance(weight, bool):
+            raise ValueError(
+                f"class_weight[{label!r}] is {shown(weight)}; it must be a finite number of at least 0 and at most "
+                f"{MOST_WEIGHT:g}"
+            )
+
+
+def times_class_weight(
+    weights: Doubles | None, class_weight: ClassWeight, labels: NDArray[Any], classes: NDArray[Any]
+) -> Doubles | None:
+    """Multiply weights of points by those of their classes.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_samples,), float64, or None
+    class_weight : dict, "balanced" or None
+        "balanced": n_samples / (n_classes * count) for a class of `count` rows, counted by their weights, as in
+        scikit-learn. Classes that a dict does not name have weight 1.
+    labels : ndarray of shape (n_samples,)
+        Positions in `classes`.
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), float64, or None
+
+    Raises
+    ------
+    ValueError
+        If a dict names labels that y does not have while others have no weight, which is a slip, the weights of all
+        points become 0, or one is then above 1e100.
+    """
+    if class_weight is None:
+        return weights
+    most = MOST_WEIGHT
+    if isinstance(class_weight, Mapping):
+        class_weights = _class_weights(class_weight, classes)
+    else:
+        most *= max(1, len(labels))  # the classes' weights all become the same
+        r = NO_DOUBLES if weights is None else weights
+        class_weights = _core.balanced_weights(labels.astype(np.int32, copy=False), len(classes), r)
+    product: Doubles = class_weights[labels] if weights is None else weights * class_weights[labels]
+    wrong = np.flatnonzero(product > most)
+    if len(wrong):
+        raise ValueError(
+            f"class_weight times sample_weight is {product[wrong[0]]} in row {wrong[0]}; it must be at most {most:g}"
+        )
+    if not product.any():
+        raise ValueError("class_weight and sample_weight leave all rows with weight zero; at least one must be above 0")
+    return product
+
+
+def _class_weights(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> Doubles:
+    labels, named = classes.tolist(), join_labels([as_labels([label]) for label in class_weight])
+    try:
+        position = find_positions(named, classes, "class_weight")
+    except ValueError:  # text for numbers, say
+        position = np.full(len(named), -1, dtype=np.int32)
+    weights, known = np.ones(len(labels)), position >= 0
+    weights[position[known]] = np.array([*class_weight.values()], dtype=np.float64)[known]
+    if not known.all() and len(np.unique(position[known])) < len(labels):
+        unknown = sorted(repr(label) for label, is_known in zip(class_weight, known, strict=True) if not is_known)
+        raise ValueError(
+            f"class_weight has a weight for {', '.join(unknown[:5])}, which y does not have, while other labels have "
+            f"none; labels of y are {', '.join(map(repr, labels[:5]))}{', ...' if len(labels) > 5 else ''}"
+        )
+    return weights
 
 
 # Points of a training

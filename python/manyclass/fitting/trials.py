@@ -36,11 +36,9 @@ from manyclass.fitting.planner import Planner, fit_runs
 from manyclass.fitting.points import some_rows
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.models import MODELS
-from manyclass.training.core_training import TrainingState, Watch, summarize
-from manyclass.training.data import Points, checked_weights, taken, weights_left
-from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.pairs import fit_pairs
-from manyclass.training.passes import fork, held_out, progress_bar, quietly, warn_user
+from manyclass.training.core_training import TrainingState, Watch, fit_full_batch, summarize
+from manyclass.training.minibatches import fit_pairs
+from manyclass.training.passes import fork, progress_bar, quietly, warn_user
 from manyclass.training.plan import (
     AnyPlan,
     BatchesPlan,
@@ -53,10 +51,11 @@ from manyclass.training.plan import (
     Schedule,
     draw_folds,
     draw_rows_out,
+    held_out,
 )
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start, begin_at_closed_form
-from manyclass.training.state import State
+from manyclass.training.state import Points, State, checked_weights, taken, weights_left
 from manyclass.training.train import train
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights

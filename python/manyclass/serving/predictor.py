@@ -29,8 +29,8 @@ from manyclass.classifiers.predictions import (
 from manyclass.datasets import SequenceEncoder, l2_normalize
 from manyclass.datasets.csr import ones_at
 from manyclass.labels import readable
-from manyclass.training.data import Features
 from manyclass.training.passes import time_limit
+from manyclass.training.state import Features
 
 LABELS: tuple[set[type], ...] = ({str}, {int, float}, {bool})  # kinds of labels that may stand in one list
 KEYS = ("rows", "row", "k", "exclude", "approximate")

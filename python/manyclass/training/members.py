@@ -25,12 +25,20 @@ from manyclass.blending import blend
 from manyclass.checks import as_csr, row_norms_sq
 from manyclass.figures import FIGURES
 from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
-from manyclass.training.data import Points, Squares, normalized, shares_of_classes, taken
-from manyclass.training.minibatches import fit_batches
-from manyclass.training.pairs import beside, counted, features_of_classes, fit_pairs, grow_pairs, mixed, most_held_out
+from manyclass.training.minibatches import (
+    beside,
+    counted,
+    features_of_classes,
+    fit_batches,
+    fit_pairs,
+    grow_pairs,
+    mixed,
+    most_held_out,
+)
 from manyclass.training.passes import Validation, warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan, ScoredRows
 from manyclass.training.points import fit_points
+from manyclass.training.state import Points, Squares, normalized, shares_of_classes, taken
 from manyclass.weights.arrays import Doubles, Floats, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,8 @@ from tqdm.auto import tqdm
 
 from manyclass import _core
 from manyclass.checks import check_number, outer_level
-from manyclass.training.plan import GroupIds, Labels, ScoredRows, draw_rows_out
-from manyclass.weights.arrays import Ids
-from manyclass.weights.tensor_file import Arrays, Position, Resumable, Saved
+from manyclass.training.plan import ScoredRows
+from manyclass.weights.tensor_file import Arrays, Position, Saved
 
 DELAY = 1.0  # seconds of silence; what is done by then needs no progress
 LONGEST = 30.0  # seconds between lines; they start a second apart and double
@@ -173,87 +172,19 @@ SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or
 GRACE = 0.1
 
 
-class PassState(Protocol):
-    """What `drive` keeps up to date for a callback: passes made, seconds of training, mean loss of the last pass."""
-
-    n_iter: int
-    seconds: float
-    loss: float
-
-
-S = TypeVar("S", bound=PassState)
 T = TypeVar("T")
 
 
-class CheckpointWriter(Protocol):
-    """What keeps checkpoints of one training, such as `manyclass.training.checkpoint.Stage`."""
-
-    def begin(self, training: Resumable) -> Position:
-        """Give a training what a file has, if there is one, and return where it is."""
-        ...
-
-    def is_due(self, n_passes: int | None = None) -> bool:
-        """Whether to write now, after this number of whole passes; None: within one."""
-        ...
-
-    def write_or_warn(self, training: Resumable, position: Position) -> bool:
-        """Write a file; where that fails, warn, and return False."""
-        ...
-
-
-class Passes(Resumable, Protocol):
-    """One kind of training, which `drive` makes pass by pass and slice by slice.
-
-    Attributes
-    ----------
-    n_visits : int
-        Visits of a pass; a slice is some of them.
-    length : int
-        Length of a pass on the progress bar.
-    unit : str
-        What the bar counts.
-    advice : str
-        What a user can do against divergence.
-    fault : str or None
-        What went wrong in the last slice, if training must end for it; in the end how training diverged, if it did.
-    """
-
-    n_visits: int
-    length: int
-    unit: str
-    advice: str
-    fault: str | None
-
-    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
-        """Make the visits of a pass from `first` on, as many as `seconds` suffice for, and one at least.
-
-        Returns how many that were, 0 where training is at its end, and how far the progress bar moves.
-        """
-        ...
-
-    def describe(self, last: int) -> str:
-        """Return what the progress bar says after the visits [0, last) of a pass."""
-        ...
-
-    def finish(self, n_pass: int) -> tuple[float, bool]:
-        """End a whole pass; return its mean loss, and whether training is done."""
-        ...
-
-    def verdict(self, last_loss: float) -> str | None:
-        """Return how the loss of the last pass, or anything before, shows divergence; None if nothing does."""
-        ...
-
-
 def drive(
-    passes: Passes,
-    state: S,
-    callback: Callable[[S], bool | None] | None,
+    passes: Any,
+    state: Any,
+    callback: Callable[..., bool | None] | None,
     *,
     max_iter: int,
     verbose: bool,
     max_seconds: float = np.inf,
     heading: str = "",
-    stage: CheckpointWriter | None = None,
+    stage: Any = None,
     warns: bool = True,
 ) -> tuple[list[float], bool]:
     """Make up to `max_iter` passes, or train for `max_seconds`.
@@ -261,6 +192,25 @@ def drive(
     The core ends a slice behind a whole batch, so that where it ends, which depends on the clock, changes nothing. With
     `verbose` progress is shown, behind `heading`. Training begins at the checkpoint of a `stage`, and writes to it.
     Without `warns` a divergence stands in `passes.fault` alone, for the caller to tell.
+
+    Parameters
+    ----------
+    passes : object
+        One kind of training. It has `n_visits` of a pass, of which a slice makes some; `length` and `unit`, of a pass
+        on the progress bar; `advice`, what a user can do against divergence; and `fault`, what went wrong in the last
+        slice, if training must end for it; in the end how training diverged, if it did. It has methods, too:
+
+        - `run(n_pass, first, seconds)` makes the visits of a pass from `first` on, as many as `seconds` suffice for,
+          and one at least. It returns how many, 0 where training is at its end, and how far the progress bar moves.
+        - `describe(last)` says what the bar has after the visits [0, last) of a pass.
+        - `finish(n_pass)` ends a whole pass; it returns its mean loss, and whether training is done.
+        - `verdict(last_loss)` returns how the loss of the last pass, or anything before, shows divergence, or None.
+        - `arrays`, `numbers` and `restore` are those of a `Resumable`, where there are checkpoints.
+    state : object
+        Kept up to date for the callback: `n_iter` passes made, `seconds` of training, the mean `loss` of the last pass.
+    callback : callable or None
+    stage : Stage or None
+        See `manyclass.training.checkpoint`.
 
     Returns
     -------
@@ -306,7 +256,7 @@ def drive(
 class _Drive:
     """A training that is driven: its passes and their state, its place, its checkpoints, and when its time ends."""
 
-    def __init__(self, passes: Passes, state: PassState, stage: CheckpointWriter | None, max_seconds: float) -> None:
+    def __init__(self, passes: Any, state: Any, stage: Any, max_seconds: float) -> None:
         self.passes, self.state, self._stage = passes, state, stage
         self.at = Position() if stage is None else stage.begin(self)
         self.is_written = self.at != Position()
@@ -349,7 +299,7 @@ class _Drive:
                 self.write_where_due()
             if state.seconds >= self.end:
                 break
-        return first == passes.n_visits
+        return bool(first == passes.n_visits)
 
     def tell_end(self, heading: str, max_iter: int, *, warns: bool) -> None:
         """Write the last checkpoint, and tell of a divergence, or where the clock has ended the passes before."""
@@ -382,7 +332,7 @@ class _Drive:
 
     # As `Resumable`: what the passes have, and the state of any passes
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> Any:
         """Return the arrays of the passes."""
         return self.passes.arrays()
 
@@ -401,37 +351,6 @@ class _Drive:
 def warn_user(message: str) -> None:
     """Warn of a training that did not converge, at the line outside of this package that asked for it."""
     warnings.warn(message, ConvergenceWarning, stacklevel=outer_level())
-
-
-def held_out(
-    labels: Ids | Labels, fraction: float, random: np.random.RandomState, groups: GroupIds | None = None
-) -> NDArray[np.bool_]:
-    """Draw which points validate: a share of all, but of every class at least one point stays for training.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,), or Labels
-        Classes, in [0, n_classes): one of each point, or several.
-    fraction : float
-        The share of all points, in ]0, 1[. Fewer are held out where too few classes have two points.
-    random : RandomState
-    groups : ndarray of shape (n_samples,), int64, or None
-        Whose points are held out together.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), bool
-
-    Raises
-    ------
-    ValueError
-        If no class has two points.
-    """
-    lists = labels if isinstance(labels, Labels) else Labels.single(labels)
-    is_out = draw_rows_out(max(1, round(fraction * len(labels))), len(labels), random, groups, lists)
-    if not is_out.any():
-        raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
-    return is_out
 
 
 def fork(random_state: Any) -> np.random.RandomState:

@@ -135,6 +135,37 @@ def draw_rows_out(
     return is_out if labels is None else spare_labels(is_out, labels)
 
 
+def held_out(
+    labels: Ids | Labels, fraction: float, random: np.random.RandomState, groups: GroupIds | None = None
+) -> NDArray[np.bool_]:
+    """Draw which points validate: a share of all, but of every class at least one point stays for training.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,), or Labels
+        Classes, in [0, n_classes): one of each point, or several.
+    fraction : float
+        The share of all points, in ]0, 1[. Fewer are held out where too few classes have two points.
+    random : RandomState
+    groups : ndarray of shape (n_samples,), int64, or None
+        Whose points are held out together.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), bool
+
+    Raises
+    ------
+    ValueError
+        If no class has two points.
+    """
+    lists = labels if isinstance(labels, Labels) else Labels.single(labels)
+    is_out = draw_rows_out(max(1, round(fraction * len(labels))), len(labels), random, groups, lists)
+    if not is_out.any():
+        raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
+    return is_out
+
+
 def shuffle_groups(sizes: NDArray[np.int64], n_out: int, random: Random) -> NDArray[np.intp]:
     """Return groups in random order, but the largest ones, of more rows than are to be held out, last."""
     order = random.permutation(len(sizes))

@@ -24,9 +24,16 @@ from manyclass.figures import FIGURES
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
-from manyclass.training.data import EarlierModel, LocalState, Points
-from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, PointsPlan, ScoredRows, carry_of, core_plan
+from manyclass.training.plan import (
+    MINIBATCH_IMPLICIT,
+    MINIBATCH_POINTS,
+    PointsPlan,
+    ScoredRows,
+    carry_of,
+    core_plan,
+)
 from manyclass.training.start import Start, carried_at
+from manyclass.training.state import EarlierModel, LocalState, Points
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights

@@ -23,9 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.blending.blend import CELLS, best_scales
 from manyclass.figures import FIGURES
-from manyclass.training.data import Points, finite_floats, shares_of_classes
-from manyclass.training.passes import held_out
-from manyclass.training.plan import Labels
+from manyclass.training.plan import Labels, held_out
+from manyclass.training.state import Points, finite_floats, shares_of_classes
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights, naive_bayes
 

@@ -1,25 +1,510 @@
-"""The state of a model, which a training gives. All of it is frozen.
+"""The state of a model, which a training gives, and the data that it takes: points, and what it goes on from.
 
 A fit begins a state and trains it, `partial_fit` trains the one that is there, a model file is one written to disk, and
 growth, forgetting, calibration and means of several runs are functions from states to states. An estimator holds one
-state; whatever fails leaves it with the one before.
+state; whatever fails leaves it with the one before. All of it is frozen.
+
+Points are checked rows with their labels and weights; checks of `sample_weight`, and what `class_weight` makes of it,
+come first. A training goes on from weights and from sums that step sizes go by. Adagrad's are sums of squared
+gradients. Steps by curvature have a model's online Laplace approximation, see train/curvature.hpp of the core: sums of
+squared features and sums of p (1 - p), p being the probabilities of a class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.blending.calibration import Calibration
-from manyclass.checks import check_number
-from manyclass.training.data import Features, Points, Squares
-from manyclass.weights.arrays import Doubles, Floats
+from manyclass import _core
+from manyclass.checks import as_csr, check_number, core_data
+from manyclass.labels import find_positions
+from manyclass.training.plan import GroupIds, Labels, ScoredRows, join_groups
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import FeatureScaling, Weights
+
+# A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
+# then far from the smallest double, and its part of the objective is far below a rounding of it.
+LEAST_SHARE = 1e-100
+# A larger weight is refused. Training takes sums over rows and passes of weights times squares of features, which are
+# up to 1e77, and these stay far within double precision.
+MOST_WEIGHT = 1e100
+
+ClassWeight = Mapping[Any, float] | Literal["balanced"] | None
+
+
+def checked_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles | None:
+    """Return weights of points as float64, the largest being 1; None where none are given.
+
+    Parameters
+    ----------
+    sample_weight : float, array-like of shape (n_samples,) or None
+        A number is the weight of each point.
+    n_samples : int
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), float64, or None
+
+    Raises
+    ------
+    ValueError
+        If they are no numbers in [0, 1e100], are none but 0, or have another shape.
+    """
+    raw = raw_weights(sample_weight, n_samples)
+    return None if raw is None else raw / raw.max()
+
+
+def raw_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles | None:
+    """Return the weights as `checked_weights` does, but as they were given."""
+    if sample_weight is None:
+        return None
+    raw = np.asarray(sample_weight)
+    try:
+        weights = None if raw.dtype.kind in "USMmcV" else np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = None
+    if weights is None:
+        raise ValueError(f"sample_weight has dtype {raw.dtype}; it must hold real numbers")
+    if weights.ndim == 0:
+        weights = np.full(n_samples, weights)
+    if weights.shape != (n_samples,):
+        raise ValueError(
+            f"X has {n_samples} rows, sample_weight has shape {weights.shape}; it must be a number or have shape "
+            f"({n_samples},)"
+        )
+    wrong = np.flatnonzero(~((weights >= 0) & (weights <= MOST_WEIGHT)))
+    if len(wrong):
+        raise ValueError(
+            f"sample_weight[{wrong[0]}] is {weights[wrong[0]]}; weights must be finite, at least 0 and at most "
+            f"{MOST_WEIGHT:g}"
+        )
+    if n_samples and not weights.any():
+        raise ValueError("sample_weight is zero for every row; at least one weight must be above 0")
+    return weights
+
+
+def counting(weights: Doubles | None) -> NDArray[np.int64] | None:
+    """Return the points with a weight above 0, in order; None where that is all of them."""
+    if weights is None:
+        return None
+    counts = weights > LEAST_SHARE * weights.max(initial=0)
+    return None if counts.all() else np.flatnonzero(counts)
+
+
+def weights_left(weights: Doubles | None, rows: NDArray[Any], which_do: str) -> Doubles | None:
+    """Return the weights of some rows, those that `what`; raises ValueError where all of these are 0."""
+    weights_of_rows = None if weights is None else weights[rows]
+    if weights_of_rows is not None and not weights_of_rows.any():
+        raise ValueError(f"sample_weight is zero for every row that {which_do}; at least one weight must be above 0")
+    return weights_of_rows
+
+
+Numbers = TypeVar("Numbers", bound=NDArray[Any])
+
+
+def taken(numbers: Numbers | None, rows: NDArray[np.int64] | None) -> Numbers | None:
+    """Return the weights, or other numbers, of some points; `rows` None: of all."""
+    return numbers if numbers is None or rows is None else cast(Numbers, numbers[rows])
+
+
+def mean_of(weights: Doubles | None) -> float:
+    """Return the mean of weights, 1 where there are none; their sum may overflow."""
+    if weights is None or not weights.any():
+        return 1.0
+    return float(weights.max()) * float((weights / weights.max()).mean())
+
+
+def normalized(weights: Doubles | None) -> Doubles | None:
+    """Return the weights with mean 1; None where all are equal, which is as if there were none."""
+    if weights is None or len(weights) == 0 or weights.min() == weights.max():
+        return None
+    scaled: Doubles = weights / weights.max()
+    scaled /= scaled.mean()
+    return scaled
+
+
+def one_a_label(x: Matrix, labels: Labels, weights: Doubles | None) -> tuple[Matrix, Ids, Doubles | None, float]:
+    """Return rows of several labels as rows of one: each stands there once for each of its labels.
+
+    The sum over a row's labels P of log sum_j e^{z_j} - z_k (Yen et al. 2018, eq. 2) is then a sum over rows of one
+    label, so that what is known of these, L-BFGS and the duality gap, holds for several labels as it stands.
+
+    Parameters
+    ----------
+    x : csr_array or ndarray
+    labels : Labels
+    weights : ndarray of shape (n_samples,), float64, or None
+        With mean 1.
+
+    Returns
+    -------
+    x : csr_array or ndarray
+        Rows of one label.
+    labels : ndarray of int
+        Their labels.
+    weights : ndarray or None
+        Their weights, with mean 1.
+    n_labels : float
+        The mean number of labels of a row, by weight: a mean over the rows before is that many times one over these.
+    """
+    rows = labels.rows
+    repeated = taken(weights, rows)
+    total = float(len(rows)) if repeated is None else float(repeated.sum())
+    return x[rows], labels.ids, normalized(repeated), total / len(labels)
+
+
+def shares_of_classes(labels: Labels, n_classes: int, weights: Doubles | None) -> Doubles:
+    """Return the share that each class has of rows that have these labels and weights, above 0 and below 1."""
+    label_weights = NO_DOUBLES if weights is None else np.repeat(weights, np.diff(labels.indptr))
+    return _core.class_shares(labels.ids, n_classes, len(labels), label_weights)
+
+
+def finite_floats(name: str, array_like: ArrayLike, shape: tuple[int, ...], as_what: str = "") -> Floats:
+    """Return numbers in float32; raise ValueError for another shape, or where they are not finite."""
+    with np.errstate(over="ignore"):
+        array = np.asarray(array_like, dtype=np.float32)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}{as_what}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} has entries that are not finite in float32")
+    return array
+
+
+@dataclass(frozen=True)
+class Features:
+    """How many features a fit saw, and their names where X has some."""
+
+    n: int
+    names: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, checked: Any) -> Features:
+        """Return what scikit-learn's check has noted on an estimator."""
+        return cls(int(checked.n_features_in_), getattr(checked, "feature_names_in_", None))
+
+    def wider(self, other: Features) -> Features:
+        """Return those that are more, of features that are hashed by their places; a ValueError for other names."""
+        if self.names is not None and other.names is not None:
+            n = min(self.n, other.n)
+            differ = np.flatnonzero(self.names[:n] != other.names[:n])
+            if len(differ):
+                j = differ[0]
+                raise ValueError(
+                    f"feature {j} is {other.names[j]!r}; the model has {self.names[j]!r} there, and its features "
+                    "are hashed by their places: new ones must come behind the others"
+                )
+        return other if other.n > self.n else self
+
+
+@dataclass(frozen=True)
+class Points:
+    """The checked data of a training.
+
+    Attributes
+    ----------
+    x : csr_array or ndarray of shape (n_samples, n_features), float32
+    labels : Labels
+        Positions among `classes`.
+    classes : ndarray of shape (n_classes,)
+    features : Features
+    several : bool
+        Whether y was an indicator matrix.
+    sparse_labels : bool
+        Whether it was a sparse one.
+    weights : ndarray of shape (n_samples,), float64, or None
+        The weights of the points, positive with mean 1, or as they are in a part of a stream; None where all are equal.
+    rows : ndarray of int or None
+        Which rows of X the points are; None: all.
+    mean_weight : float
+        What the weights were divided by.
+    n_given : int
+        Rows of X.
+    hashing : FeatureHash or None
+        What x was hashed by.
+    column_labels : ndarray of shape (n_features,) or None
+        Labels or names of classes that columns may be.
+    n_texts : int
+        How many points, the last ones, are texts of classes, which tell no scales.
+    groups : ndarray of shape (n_samples,), int64, or None
+        The number of each point's group: points of one group are held out together.
+    """
+
+    x: Matrix
+    labels: Labels
+    classes: NDArray[Any]
+    features: Features
+    several: bool = False
+    sparse_labels: bool = False
+    weights: Doubles | None = None
+    rows: NDArray[np.int64] | None = None
+    mean_weight: float = 1.0
+    n_given: int = 0
+    hashing: FeatureHash | None = None
+    column_labels: NDArray[Any] | None = None
+    n_texts: int = 0
+    groups: GroupIds | None = None
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    @property
+    def feature_squares(self) -> Doubles:
+        """Sums of the features' squares, and the number of points, see `Squares.features`: (n_features + 1,)."""
+        weights = NO_DOUBLES if self.weights is None else self.weights
+        return _core.squares_of_features(core_data(self.x), self.x.shape[1], weights)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the values of x, and of the places of sparse ones."""
+        if isinstance(self.x, np.ndarray):
+            return self.x.nbytes
+        return int(self.x.data.nbytes + self.x.indices.nbytes + self.x.indptr.nbytes)
+
+    def some(self, rows: NDArray[np.int64]) -> Points:
+        """Return some of the points, with increasing numbers where some are texts of classes."""
+        return replace(
+            self,
+            x=self.x[rows],
+            labels=self.labels.of(rows),
+            weights=normalized(taken(self.weights, rows)),
+            rows=rows if self.rows is None else self.rows[rows],
+            n_texts=int(np.sum(rows >= len(self.labels) - self.n_texts)) if self.n_texts else 0,
+            groups=taken(self.groups, rows),
+        )
+
+    def spread(self, most: int) -> Points:
+        """Return points up to a number of them, from the first to the last: files may be sorted."""
+        n = len(self.labels)
+        return self.some(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
+
+    @classmethod
+    def joined(cls, parts: tuple[Points, ...]) -> Points:
+        """Return the points of several calls, the last of which knows all classes and features."""
+        last = parts[-1]
+        n_features, classes = last.x.shape[1], last.classes
+        ids = [find_positions(part.classes, classes, "y")[part.labels.ids] for part in parts]
+        n_labels = np.concatenate([np.diff(part.labels.indptr) for part in parts])
+        weights = [np.ones(len(part.labels)) if part.weights is None else part.weights for part in parts]
+        has_weights = any(part.weights is not None for part in parts)
+        return replace(
+            last,
+            x=_stacked([part.x for part in parts], n_features),
+            labels=Labels(np.append(0, np.cumsum(n_labels)), np.concatenate(ids).astype(np.int32)),
+            weights=np.concatenate(weights) if has_weights else None,
+            rows=None,
+            n_given=len(n_labels),
+            groups=join_groups([part.groups for part in parts]),
+        )
+
+    def scored(self, n_threads: int) -> ScoredRows:
+        """Return them as rows whose scores tell something."""
+        return ScoredRows(self.x, self.labels, n_threads, self.weights)
+
+    @classmethod
+    def numbered(cls, x: Matrix, labels: Labels, n_classes: int, weights: Doubles | None = None) -> Points:
+        """Return points of classes that are numbers."""
+        return cls(x, labels, np.arange(n_classes), Features(x.shape[1], None), weights=weights)
+
+    @property
+    def as_of_fit(self) -> Points:
+        """Return them with weights of mean 1."""
+        return replace(self, weights=normalized(self.weights), mean_weight=mean_of(self.weights))
+
+
+def _stacked(parts: list[Matrix], n_features: int) -> Matrix:
+    """Return rows below each other, features that some do not have being 0; sparse ones if some are sparse."""
+    dense = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(dense) == len(parts):
+        return np.concatenate([np.pad(part, ((0, 0), (0, n_features - part.shape[1]))) for part in dense])
+    wide = [as_csr(part) for part in parts]
+    wide = [sp.csr_array((x.data, x.indices, x.indptr), shape=(x.shape[0], n_features)) for x in wide]
+    return wide[0] if len(wide) == 1 else as_csr(sp.vstack(wide, format="csr"))
+
+
+# What a training goes on from beside weights
+
+# What is kept in double precision.
+DOUBLES = frozenset({"offset", "features", "curvatures", "shrinking", "scales", "precisions"})
+ADAGRAD = ("embeddings", "classes", "values", "intercept")  # its sums
+SUMS = (*ADAGRAD, "features", "curvatures", "shrinking", "precisions")
+FACTORS = np.geomspace(0.1, 1.0, 21)[:-1]  # by which the weights of a linear model may be multiplied: see `shrink`
+
+
+@dataclass(frozen=True)
+class Squares:
+    """One number for each row over phi, embeddings and classes, and one for each pair; empty where there are none.
+
+    Attributes
+    ----------
+    embeddings : ndarray of shape (n_features,) or (0,), float32
+    classes : ndarray of shape (n_classes,) or (0,), float32
+    values : ndarray of shape (n_pairs,) or (0,), float32
+    intercept : ndarray of shape (n_classes,) or (0,), float32
+        The sums of the intercepts beside pairs.
+    offset : float
+        What is added to the sums of pairs, by the length of the first rows; 0 where there are none.
+    features : ndarray of shape (n_features + 1,) or (0,), float64
+        Of a linear model that is trained point by point: sums of the features' squares, and the number of rows.
+    curvatures : ndarray of shape (n_classes,) or (0,), float64
+        Sums of p (1 - p); none after a `fit`, which does not take them.
+    shrinking : ndarray of shape (2 + 2 n_factors,) or (0,), float64
+        What rows have told of the size of the weights of a linear model, since it was looked at last: their number, as
+        a share of those after which it is, and that of those that told it; by factor how much it made their log-losses
+        smaller, summed, and the sum of squares of that.
+    scales : ndarray of shape (n,) or (0,), float64
+        The scales of the terms of a stream, as its rows tell: see `Scales` in blend.py.
+    precisions : ndarray of shape (n,) or (0,), float64
+        How well these are known.
+    """
+
+    embeddings: Floats = field(default_factory=lambda: NO_FLOATS)
+    classes: Floats = field(default_factory=lambda: NO_FLOATS)
+    values: Floats = field(default_factory=lambda: NO_FLOATS)
+    intercept: Floats = field(default_factory=lambda: NO_FLOATS)
+    offset: float = 0.0
+    features: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    curvatures: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    shrinking: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    scales: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    precisions: Doubles = field(default_factory=lambda: NO_DOUBLES)
+
+    @classmethod
+    def of_rows(cls, weights: Weights, adagrad: bool) -> Squares:
+        """Return those of rows over phi before the first step; none where the solver is not Adagrad."""
+        n_embeddings, n_classes = (len(weights.embeddings), weights.n_classes) if adagrad else (0, 0)
+        return cls(np.zeros(n_embeddings, dtype=np.float32), np.zeros(n_classes, dtype=np.float32))
+
+    @classmethod
+    def of_pairs(cls, weights: Weights, fit_intercept: bool, offset: float) -> Squares:
+        """Return those of pairs, and of their intercepts where these are learned, before the first step."""
+        n_intercepts = weights.n_classes if fit_intercept else 0
+        values = np.zeros(len(weights.values), dtype=np.float32)
+        return cls(values=values, intercept=np.zeros(n_intercepts, dtype=np.float32), offset=offset)
+
+    def beside(self, rows: Squares) -> Squares:
+        """Return these, of pairs, and those of rows."""
+        return replace(self, embeddings=rows.embeddings, classes=rows.classes)
+
+    def grown(self, n_classes: int, position: NDArray[np.intp], union: _core.PairUnion | None = None) -> Squares:
+        """Return a copy with more classes, those of before in `position`, on a union of pairs; what is new is 0."""
+        values = self.values.copy() if union is None else union.spread(self.values)
+        grown = replace(self, embeddings=self.embeddings.copy(), values=values)
+        for name in ("classes", "intercept", "curvatures"):
+            if len(squares := getattr(self, name)):
+                more = np.zeros(n_classes, dtype=squares.dtype)
+                more[position] = squares
+                grown = replace(grown, **{name: more})
+        return grown
+
+    def of_more_pairs(self, weights: Weights, wider: Weights) -> Squares:
+        """Return those of weights that have the pairs of others beside one's own; 0 for these."""
+        n_classes, position = weights.n_classes, np.arange(weights.n_classes)
+        return self.grown(n_classes, position, weights.new_pairs(n_classes, position, wider.indptr, wider.classes))
+
+    def widened(self, n_before: int, n_features: int) -> Squares:
+        """Return those of more features, 0 for new ones, which have no pairs yet."""
+        embeddings, features = self.embeddings, self.features
+        if len(embeddings):  # of a hidden layer the last one is that of its bias
+            embeddings = np.insert(embeddings, n_before, np.zeros(n_features - n_before))
+        if len(features):  # the last one is the number of rows
+            features = np.insert(features, len(features) - 1, np.zeros(n_features + 1 - len(features)))
+        return replace(self, embeddings=embeddings, features=features)
+
+    def times(self, factor: float, names: Iterable[str] = SUMS) -> Squares:
+        """Return a copy with these sums, by default all, times a factor."""
+        return replace(self, **{name: getattr(self, name) * float(factor) for name in names})
+
+    def saved(self) -> dict[str, NDArray[Any]]:
+        """Return what a file holds, so that a model that is read learns on as the one that was written."""
+        arrays = {in_file: np.atleast_1d(getattr(self, name)) for name, in_file in IN_FILE.items()}
+        if not self.offset:
+            del arrays["squares.offset"]
+        return {in_file: array for in_file, array in arrays.items() if len(array)}
+
+
+IN_FILE = {sums.name: f"squares.{sums.name}" for sums in fields(Squares)} | {"shrinking": "squares.told"}
+
+
+def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:
+    """Return dtypes and shapes of what a file may hold of the squares of a model."""
+    shapes = {"classes": (weights.n_classes,), "embeddings": (len(weights.embeddings),)}
+    if weights.has_phi or weights.by_minibatches:
+        shapes |= dict.fromkeys(("scales", "precisions"), (3 if weights.has_pairs else 1,))
+    if weights.is_linear:
+        shapes |= {"features": (weights.n_features + 1,), "curvatures": (weights.n_classes,)}
+        shapes |= {"shrinking": (2 + 2 * len(FACTORS),)}
+    if weights.has_pairs:
+        shapes |= {"values": weights.values.shape, "intercept": (weights.n_classes,), "offset": (1,)}
+    return {IN_FILE[name]: (np.float64 if name in DOUBLES else np.float32, shape) for name, shape in shapes.items()}
+
+
+def read_squares(arrays: Mapping[str, NDArray[Any]]) -> Squares | None:
+    """Return what `Squares.saved` gave, where it is there."""
+    sums: dict[str, Any] = {name: arrays[in_file] for name, in_file in IN_FILE.items() if in_file in arrays}
+    if not sums.keys() & {"classes", "offset", "features"}:
+        return None
+    return Squares(**{**sums, "offset": float(sums["offset"][0])} if "offset" in sums else sums)
+
+
+@dataclass(frozen=True)
+class EarlierModel:
+    """A model, and how much it has seen.
+
+    Attributes
+    ----------
+    weights : Weights
+        Of all classes, in the order of the labels, those of new classes included. Training moves them in place.
+    counts : ndarray of shape (n_classes,), float64
+        Points of each class, those of the training to come included: what draws by frequency go by.
+    n_points : int
+        Points before it. Draws are named by a point's number among all, so that none are made twice.
+    goes_on : bool
+        Whether the weights know other points already. Then u of the double sum begins at its exact value or at what the
+        visit's own draw makes of it, since these points may never be visited again (train/points/first_u.hpp).
+        Otherwise it begins as in a first training, whose later passes mend it.
+    squares : Squares or None
+        Adagrad's sums, or what steps by curvature go by, the features and the curvatures of earlier points. Training
+        adds to the sums and to the curvatures in place. None: Adagrad's begin at 0, other steps follow the schedule.
+    features : ndarray of shape (n_features + 1,) or (0,), float64
+        What the points of the training to come add to the features of `squares` in each pass.
+    local_state : LocalState or None
+        What points carried when they were visited last, and go on with; empty arrays in their first training.
+        Training leaves in it what they carry in the end. None: nobody asks.
+    """
+
+    weights: Weights
+    counts: Doubles
+    n_points: int
+    goes_on: bool = False
+    squares: Squares | None = None
+    features: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    local_state: LocalState | None = None
+
+
+@dataclass
+class LocalState:
+    """What points of a linear model carry from pass to pass beside the weights: u of the double sum, or q.
+
+    Attributes
+    ----------
+    u : ndarray of shape (n_samples,), float64
+    local_scale : ndarray of shape (n_samples,), float64, or (0,)
+        Of augment and reduce.
+    """
+
+    u: Doubles
+    local_scale: Doubles
+
+
+# The state
 
 Starts = Mapping[Any, ArrayLike]  # the weights at which new classes begin, by label
 
@@ -155,6 +640,70 @@ class SetRule:
         check_number("free_rank", self.free_rank, low=1, integer=True)
         if not self.threshold >= 0:
             raise ValueError(f"threshold is {self.threshold!r}; it must be at least 0")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the probabilities of a model were calibrated.
+
+    Attributes
+    ----------
+    temperature : float
+        T, what scores are divided by.
+    offset : float
+        c, of several labels; else 0.
+    n_rows : int
+        Held-out rows that it was found on.
+    uncalibrated_log_loss : float
+        The mean log-loss of these rows, in nats, with T = 1; of several labels the sum over a row's.
+    log_loss : float
+        That with T.
+    """
+
+    temperature: float
+    offset: float
+    n_rows: int
+    uncalibrated_log_loss: float
+    log_loss: float
+
+    def log_odds(self, log_p: Any) -> Any:
+        """Return log P / (1 - P) of labels that a softmax gives these log-probabilities; float64."""
+        return np.asarray(log_p, dtype=np.float64) / self.temperature + self.offset
+
+    def log_probabilities(self, log_p: Any) -> Any:
+        """Return log P of the same labels, float64."""
+        return -np.logaddexp(0.0, -self.log_odds(log_p))
+
+    def uncalibrated(self, log_p: Any) -> Any:
+        """Return the log-probabilities of the softmax of labels with these log P: `log_probabilities` undone."""
+        log_p = np.asarray(log_p, dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            return np.minimum((log_p - np.log(-np.expm1(log_p)) - self.offset) * self.temperature, 0)
+
+    def limit(self, p: float) -> float:
+        """Return the log-probability of the softmax above which P is above `p`, in [0, 1]; infinite at its ends."""
+        with np.errstate(divide="ignore"):
+            return float((np.log(p) - np.log1p(-p) - self.offset) * self.temperature)
+
+    @classmethod
+    def decoded(cls, numbers: Mapping[str, Any] | None) -> Calibration | None:
+        """Return the calibration of these numbers, its fields; None for None.
+
+        Raises
+        ------
+        ValueError
+            If the numbers are not those of a calibration: beyond the ends of the search.
+        """
+        if numbers is None:
+            return None
+        decoded = cls(**numbers)
+        most = _core.most_temperature * (1 + 1e-9)  # the search goes by logarithms
+        check_number("calibration's temperature", decoded.temperature, low=1 / most, high=most)
+        check_number("calibration's offset", decoded.offset, low=-_core.most_offset, high=_core.most_offset)
+        check_number("calibration's n_rows", decoded.n_rows, low=0, integer=True)
+        for name in ("uncalibrated_log_loss", "log_loss"):
+            check_number(f"calibration's {name}", getattr(decoded, name))  # a rounding below 0, at best
+        return decoded
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.training.core_training import CoreTraining, Trained, Watch
-from manyclass.training.data import EarlierModel, Points, Squares, one_a_label, taken
-from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.hybrid import Terms
+from manyclass.training.core_training import CoreTraining, Trained, Watch, fit_full_batch
 from manyclass.training.incremental import (
     Before,
     Call,
+    Terms,
     ends_of_stretches,
     falling,
     kept_awake,
@@ -44,7 +42,7 @@ from manyclass.training.plan import (
 )
 from manyclass.training.points import fit_points, fit_posterior
 from manyclass.training.start import CLOSED_FORM, ClosedForm, First, Start, begin_at_closed_form
-from manyclass.training.state import FitReport, Starts, State
+from manyclass.training.state import EarlierModel, FitReport, Points, Squares, Starts, State, one_a_label, taken
 from manyclass.weights.arrays import NO_DOUBLES, Doubles
 from manyclass.weights.weights import FeatureScaling, Weights
 

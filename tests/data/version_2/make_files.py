@@ -38,7 +38,7 @@ from manyclass import (
 from manyclass.datasets import TextVectorizer, load_csr, save_csr
 from manyclass.datasets.binary_csr import open_csr
 from manyclass.datasets.inputs import Input, Layout
-from manyclass.training.data import Features
+from manyclass.training.state import Features
 from manyclass.weights.hashing import FeatureHash
 
 FOLDER = Path(__file__).parent
