@@ -396,13 +396,12 @@ class Squares:
     def grown(self, n_classes: int, position: NDArray[np.intp], union: _core.PairUnion | None = None) -> Squares:
         """Return a copy with more classes, those of before in `position`, on a union of pairs; what is new is 0."""
         values = self.values.copy() if union is None else union.spread(self.values)
-        grown = replace(self, embeddings=self.embeddings.copy(), values=values)
+        fields: dict[str, Any] = {"embeddings": self.embeddings.copy(), "values": values}
         for name in ("classes", "intercept", "curvatures"):
             if len(squares := getattr(self, name)):
-                more = np.zeros(n_classes, dtype=squares.dtype)
-                more[position] = squares
-                grown = replace(grown, **{name: more})
-        return grown
+                fields[name] = np.zeros(n_classes, dtype=squares.dtype)
+                fields[name][position] = squares
+        return replace(self, **fields)
 
     def of_more_pairs(self, weights: Weights, wider: Weights) -> Squares:
         """Return those of weights that have the pairs of others beside one's own; 0 for these."""
