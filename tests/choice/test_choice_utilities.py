@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manyclass import ChoiceClassifier
-from manyclass.choice.utilities import UtilityFormula
+from manyclass.choice.utilities import utility_terms
 from manyclass.datasets import choice_sets, from_long, from_wide
 
 UTILITIES = {
@@ -74,9 +74,7 @@ def test_formulas_read_as_they_do_in_python():
     table = {"x": np.array([1.0, 2.0, 3.0]), "y": np.array([4, 5, 6]), "s": np.array(["u", "v", "u"])}
 
     def values(text):
-        return {
-            name: np.broadcast_to(term, 3).tolist() for name, term in UtilityFormula("a", text, table).terms().items()
-        }
+        return {name: np.broadcast_to(term, 3).tolist() for name, term in utility_terms(text, table).items()}
 
     assert values("b * x / 100 - b * y") == {"b": [-3.99, -4.98, -5.97]}
     assert values("b * max(x - 2, 0) + c * min(x, y, 2)") == {"b": [0, 0, 1], "c": [1, 2, 2]}
@@ -95,16 +93,16 @@ def test_formulas_read_as_they_do_in_python():
         ("x.real * b", "is not among"),
         ("__import__('os').getcwd()", "is not among"),
         ("b * [x for x in ()]", "is not among"),
-        ("log(x, x) * b", "log has 1 argument"),
+        ("log(x, x) * b", "is not among"),
         ("b * s", "the column 's' has no numbers"),
-        ("b * (x", "it cannot be read"),
-        ("-" * 100_000 + "x", "it cannot be read"),
+        ("b * (x", "cannot be read"),
+        ("-" * 100_000 + "x", "cannot be read"),
     ],
 )
 def test_what_is_no_utility_is_refused_with_the_reason(text, reason):
     table = {"x": np.ones(2), "s": np.array(["u", "v"])}
     with pytest.raises(ValueError, match=reason):
-        UtilityFormula("a", text, table).terms()
+        utility_terms(text, table)
     assert table["x"].tolist() == [1, 1]
 
 
@@ -121,7 +119,7 @@ def test_tables_and_utilities_must_fit_each_other(seed):
     table["cost_car"][table["has_car"] == 0] = np.nan  # nobody who may take it has one
     wide(table)
     table["cost_car"][:] = np.nan
-    with pytest.raises(ValueError, match=r"its term with b_cost is nan in row \d"):
+    with pytest.raises(ValueError, match=r"row \d+, column 2 of b_cost has nan; it must be a finite number"):
         wide(table)
 
 

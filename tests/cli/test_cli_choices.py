@@ -141,7 +141,7 @@ def fit_text(path, text, *options):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("2,a,0,3", "2,a,0,3x", ":4: column 'cost' has '3x', which is no number"),
+        ("2,a,0,3", "2,a,0,3x", ":4: column 'cost' has '3x'; it must be a finite number"),
         ("2,a,0,3", "2,a,0,", ":4: column 'cost' has nan"),
         ("2,a,0,3", "2,a,maybe,3", ":4: column 'chosen' has 'maybe', which is none of 0 and 1"),
         ("2,a,0,3", "2,a,2,3", ":4: column 'chosen' has 2.0, which is none of 0 and 1"),

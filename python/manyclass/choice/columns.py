@@ -38,27 +38,17 @@ class CellError(ValueError):
 
     def __init__(self, name: str, value: Any, where: tuple[int, ...], rule: str) -> None:
         self.name, self.where = name, where
-        value = value.item() if isinstance(value, np.generic) else value
-        self.fault = f"has {value!r:.80}{rule}"
+        self.fault = f"has {value.item() if isinstance(value, np.generic) else value!r:.80}{rule}"
         place = f"row {where[0]}" + f", column {where[-1]}" * (len(where) > 1) + " of " if where else ""
         super().__init__(f"{place}{name} {self.fault}")
 
 
 def check_cells(name: str, values: Any, is_right: NDArray[np.bool_], rule: str) -> None:
     """Raise CellError for the first cell of an array, or stored number of a csr_array, that is not right."""
-    if is_right.all():
-        return
-    place = int(np.argmin(is_right))
-    if is_sparse(values):
-        raise CellError(name, values.data[place], tuple(int(axis[place]) for axis in values.tocoo().coords), rule)
-    raise CellError(name, values.ravel()[place], tuple(map(int, np.unravel_index(place, values.shape))), rule)
-
-
-def _cells(values: Any) -> Any:
-    """An array, whose masked cells are None, or a csr_array."""
-    if is_sparse(values):
-        return sp.csr_array(values)
-    return np.where(np.ma.getmaskarray(values), None, values.data) if np.ma.is_masked(values) else np.asarray(values)
+    for place in np.flatnonzero(~is_right)[:1].tolist():
+        stored, coords = (values.data, values.tocoo().coords) if is_sparse(values) else (values.ravel(), None)
+        where = np.unravel_index(place, values.shape) if coords is None else [axis[place] for axis in coords]
+        raise CellError(name, stored[place], tuple(map(int, where)), rule)
 
 
 @dataclass(frozen=True)
@@ -71,21 +61,19 @@ class Owners:
     first : ndarray of shape (n_owners,), int64, the first row of each owner
     labels : list, what owners are called
     unit : str, what they are
-    hint : str, the end of messages
     """
 
     rows: NDArray[np.int64]
     first: NDArray[np.int64]
     labels: list[Any]
     unit: str = "person"
-    hint: str = ""
 
     def cells(self, name: str, column: Any) -> Any:
         """Return the cell of each owner, that of its first row; raise CellError where another row has another one."""
         for row in np.flatnonzero(column != column[self.first][self.rows])[:1].tolist():
             owner = self.rows[row]
             cell, other = column[[row, self.first[owner]]].tolist()
-            rule = f", and {other!r} in another row of the same {self.unit}, {self.labels[owner]!r}{self.hint}"
+            rule = f", and {other!r} in another row of the same {self.unit}, {self.labels[owner]!r}"
             raise CellError(name, cell, (row,), rule)
         return column[self.first]
 
@@ -93,6 +81,21 @@ class Owners:
     def sums(self) -> sp.csr_array:
         """The matrix that adds rows by owner, (n_owners, n_rows)."""
         return sp.csr_array((np.ones(len(self.rows)), (self.rows, np.arange(len(self.rows)))))
+
+
+def _cells(values: Any) -> tuple[Any, NDArray[Any]]:
+    """An array, whose masked cells are None, or a csr_array; and what is stored in it."""
+    if is_sparse(values):
+        matrix = sp.csr_array(values)
+        return matrix, matrix.data
+    is_masked = np.ma.is_masked(values)
+    array: Any = np.where(np.ma.getmaskarray(values), None, values.data) if is_masked else np.asarray(values)
+    return array, array
+
+
+def _with_cells(cells: Any, values: NDArray[Any]) -> Any:
+    """What stands in cells, as they have it: an array, or the numbers of a csr_array."""
+    return sp.csr_array((values, cells.indices, cells.indptr), shape=cells.shape) if is_sparse(cells) else values
 
 
 def read_flags(name: str, values: Any) -> Any:
@@ -112,14 +115,12 @@ def read_flags(name: str, values: Any) -> Any:
     CellError
         If a cell is another one, or is missing.
     """
-    cells = _cells(values)
-    stored = cells.data if is_sparse(cells) else cells
+    cells, stored = _cells(values)
     if stored.dtype.kind not in "biuf":
         words = [FLAGS.get(str(cell).strip().lower(), np.nan) for cell in stored.ravel().tolist()]
         stored = np.array(words, dtype=np.float64).reshape(stored.shape)
-    flags = stored == 1
-    check_cells(name, cells, flags | (stored == 0), ", which is none of 0 and 1, false and true, no and yes")
-    return _with_cells(cells, flags)
+    check_cells(name, cells, (stored == 0) | (stored == 1), ", which is none of 0 and 1, false and true, no and yes")
+    return _with_cells(cells, stored == 1)
 
 
 def read_numbers(
@@ -147,38 +148,21 @@ def read_numbers(
     CellError
         If a cell is no number, not finite or beyond 1e60.
     """
-    cells = _cells(values)
-    if shape is not None and (
-        cells.ndim != len(shape) or any(n is not None and n != m for n, m in zip(shape, cells.shape, strict=True))
-    ):
-        allowed = ", ".join("any" if n is None else str(n) for n in shape)
-        raise ValueError(f"{name} has shape {cells.shape}; it must be ({allowed})")
-    stored = cells.data if is_sparse(cells) else cells
-    parsed: Doubles = stored.astype(np.float64) if stored.dtype.kind in "biuf" else _parse_cells(stored)
+    cells, stored = _cells(values)
+    if shape and (len(shape) != cells.ndim or any(n not in (None, m) for n, m in zip(shape, cells.shape, strict=True))):
+        raise ValueError(f"{name} has shape {cells.shape}; it must be {shape}".replace("None", "any"))
+    parsed = parse_cells(stored)
     if where is not None:
         parsed = np.where(where, parsed, 0.0)
-    is_right = np.abs(parsed) <= LARGEST  # which NaN is not
-    if not is_right.all():
-        wrong = parsed.ravel()[np.argmin(is_right)]
-        rule = f", which is beyond {LARGEST:g}; use another unit"
-        if not np.isfinite(wrong):
-            rule = ", which is no number" if np.isnan(wrong) and stored.dtype.kind != "f" else ", which is not finite"
-        check_cells(name, cells, is_right, rule)
+    check_cells(name, cells, np.abs(parsed) <= LARGEST, f"; it must be a finite number up to {LARGEST:g}")
     return _with_cells(cells, parsed)
 
 
-def _with_cells(cells: Any, values: NDArray[Any]) -> Any:
-    """What stands in cells, as they have it: an array, or the numbers of a csr_array."""
-    return sp.csr_array((values, cells.indices, cells.indptr), shape=cells.shape) if is_sparse(cells) else values
-
-
-def _parse_cells(cells: NDArray[Any]) -> Doubles:
-    """The numbers of an array of objects or text, NaN for what is none."""
-    items = cells.ravel().tolist()
-    parsed = parse_numbers(items) if all(isinstance(item, str) for item in items) else None
-    if parsed is None:
-        parsed = np.array([_parse_cell(item) for item in items], dtype=np.float64)
-    return parsed.reshape(cells.shape)
+def parse_cells(cells: NDArray[Any]) -> Doubles:
+    """Return the numbers of cells, which may be objects or text; NaN for what is none."""
+    if cells.dtype.kind in "biuf":
+        return cells.astype(np.float64)
+    return np.array([_parse_cell(item) for item in cells.ravel().tolist()], dtype=np.float64).reshape(cells.shape)
 
 
 def _parse_cell(cell: Any) -> float:
@@ -194,9 +178,7 @@ def _parse_cell(cell: Any) -> float:
 def has_numbers(values: Any) -> bool:
     """Tell whether a column is one of numbers: whether a cell of it is one."""
     cells = np.asarray(values)
-    if cells.dtype.kind not in "OUT":
-        return cells.dtype.kind in "biuf"
-    return any(not np.isnan(_parse_cell(cell)) for cell in cells.ravel())
+    return cells.dtype.kind in "biuf" or (cells.dtype.kind in "OUT" and not np.isnan(parse_cells(cells)).all())
 
 
 def stack_columns(columns: Sequence[Doubles], n: int) -> Doubles:
@@ -213,15 +195,14 @@ def columns_by_name(table: Mapping[str, Any]) -> dict[str, Any]:
         If two columns have one name, or differ in their length, or there is none.
     """
     keys = [*getattr(table, "column_names", getattr(table, "columns", table))]  # of Arrow, of data frames, of mappings
-    names = [str(key) for key in keys]
-    for name in names:
-        if names.count(name) > 1:
+    columns = {str(key): table[key] for key in keys}
+    for name in {*columns} if len(columns) < len(keys) else ():
+        if [*map(str, keys)].count(name) > 1:
             raise ValueError(f"two columns of the table are named {name!r}; rename one of them")
-    columns = {name: table[key] for name, key in zip(names, keys, strict=True)}
-    lengths = {name: np.shape(column) for name, column in columns.items()}
-    for name, shape in lengths.items():
-        if len(shape) != 1 or shape != lengths[names[0]]:
-            raise ValueError(f"column {name!r} has shape {shape}, and column {names[0]!r} {lengths[names[0]]}")
-    if not columns or not lengths[names[0]][0]:
+    n_rows = np.shape(next(iter(columns.values()), ()))[:1]
+    for name, column in columns.items():
+        if np.shape(column) != n_rows:
+            raise ValueError(f"column {name!r} has shape {np.shape(column)}; it must be {n_rows}, as the first one has")
+    if not n_rows or not n_rows[0]:
         raise ValueError("the table has no row")
     return columns

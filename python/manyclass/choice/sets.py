@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_choice, did_you_mean, outer_level
+from manyclass.checks import check_choice, outer_level
 from manyclass.choice.columns import CellError, Owners, check_cells, read_flags, read_numbers, stack_columns
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, check_targets, checked_labels, find_positions, group_ids, sorted_classes
@@ -96,14 +97,6 @@ class SourceTable:
     alternative: str | None = None
     whole: bool = False
 
-    def changed(self, name: str, new: Any) -> SourceTable:
-        """Return the source with another column: an array, or what a function makes of the old one."""
-        column = np.asarray(self.table[name])
-        values = np.asarray(new(column) if callable(new) else new)
-        if values.shape != column.shape:
-            raise ValueError(f"{name} has shape {values.shape}; it must be that of the table, {column.shape}")
-        return replace(self, table={**self.table, name: values})
-
 
 @dataclass(frozen=True)
 class ChoiceSets:
@@ -124,11 +117,11 @@ class ChoiceSets:
     chosen : ndarray of shape (n_rows,), int32, positions of what was chosen; None where it is not known
     persons : ndarray of shape (n_rows,), int64, who chose, by number; None where each row is of another person
     sample_weight : ndarray of shape (n_rows,), float64, or None
+    origin : ndarray of shape (n_rows,), int64
+        Numbers by which the function and the source know the rows.
     chooser_names : tuple of str
     alternative_names : tuple of str
     pair_names : tuple of str
-    origin : ndarray of shape (n_rows,), int64
-        Numbers by which the function and the source know the rows; None: their positions.
     source : SourceTable or None, the table that a formula made features of
     """
 
@@ -141,10 +134,10 @@ class ChoiceSets:
     chosen: Ids | None
     persons: NDArray[np.int64] | None
     sample_weight: Doubles | None
+    origin: NDArray[np.int64]
     chooser_names: tuple[str, ...]
     alternative_names: tuple[str, ...]
     pair_names: tuple[str, ...]
-    origin: NDArray[np.int64] | None = None
     source: SourceTable | None = None
 
     @property
@@ -198,14 +191,9 @@ class ChoiceSets:
         return self._rows(positions, self.lists.take(positions))
 
     def _rows(self, positions: NDArray[np.int64], lists: ChoiceLists) -> ChoiceSets:
-        names = ("chosen", "persons", "sample_weight")
+        names = ("X", "chosen", "persons", "sample_weight", "origin")
         by_row = {name: array[positions] for name in names if (array := getattr(self, name)) is not None}
-        return replace(self, X=self.X[positions], lists=lists, origin=self._numbers[positions], **by_row)
-
-    @cached_property
-    def _numbers(self) -> NDArray[np.int64]:
-        """Numbers of the rows, by which a function of pairs knows them."""
-        return np.arange(self.n_rows) if self.origin is None else self.origin
+        return replace(self, lists=lists, **by_row)
 
     def without(self, removed: ArrayLike) -> ChoiceSets:
         """Return the same choosers where some alternatives, given by labels, cannot be chosen.
@@ -221,10 +209,10 @@ class ChoiceSets:
         ValueError
             If one is no alternative, or a row is left without any.
         """
-        labels = removed if isinstance(removed, list | tuple) else np.atleast_1d(np.asarray(removed))
-        gone = positions_among(labels, self.alternatives, "removed", by_row=False)
         offsets = self.offsets.copy()
-        offsets[gone] = -np.inf
+        offsets[
+            positions_among(np.atleast_1d(as_labels(removed)), self.alternatives, "removed", by_row=False)
+        ] = -np.inf
         available = np.isfinite(offsets)[self.lists.alternatives]
         if self.lists.only and not np.logical_or.reduceat(available, self.lists.indptr[:-1]).all():
             raise ValueError("a row is left without an alternative")
@@ -251,8 +239,12 @@ class ChoiceSets:
         sets = self
         for name, new in features.items():
             if sets.source is not None and name in sets.source.table:
-                source = sets.source.changed(name, new)
-                rebuilt = source.make(source.table).take(self._numbers)
+                column = np.asarray(sets.source.table[name])
+                values = np.asarray(new(column) if callable(new) else new)
+                if values.shape != column.shape:
+                    raise ValueError(f"{name} has shape {values.shape}; it must be that of the table, {column.shape}")
+                source = replace(sets.source, table={**sets.source.table, name: values})
+                rebuilt = source.make(source.table).take(self.origin)
                 sets = replace(sets, X=rebuilt.X, Z=rebuilt.Z, lists=rebuilt.lists, source=source)
             elif name in self.chooser_names:
                 sets = replace(sets, X=_with_column(sets.X, self.chooser_names.index(name), new))
@@ -262,8 +254,7 @@ class ChoiceSets:
                 values = _with_column(sets.lists.features, self.pair_names.index(name), new)
                 sets = replace(sets, lists=replace(sets.lists, features=values))
             else:
-                known = ", ".join(map(repr, (*self.chooser_names, *self.alternative_names, *self.pair_names)))
-                raise ValueError(f"{name!r} is no feature that can be changed; there are {known}")
+                raise ValueError(f"{name!r} is no feature that can be changed; there are {names_by_kind(self)}")
         return sets
 
     def parts(self, most: int = MOST_TOGETHER) -> Iterator[ChoiceSets]:
@@ -312,7 +303,7 @@ class ChoiceSets:
     def _with_features(self, lists: ChoiceLists, rows: NDArray[np.int64]) -> ChoiceLists:
         """Lists with what the function of pairs gives, the row of each entry being one of these data."""
         assert self.function is not None
-        features = self.function(self._numbers[rows], lists.alternatives.astype(np.int64))
+        features = self.function(self.origin[rows], lists.alternatives.astype(np.int64))
         shape = len(rows), len(self.pair_names)
         return replace(lists, features=read_numbers("the function of pairs", features, shape))
 
@@ -321,9 +312,7 @@ class ChoiceSets:
         """The share of rows that chose each alternative, (n_alternatives,)."""
         return np.bincount(self.known_choices, minlength=self.n_alternatives) / self.n_rows
 
-    def draw(
-        self, rows: NDArray[np.int64], n_draws: int, *, share: float, seed: int, epoch: int, n_threads: int
-    ) -> ChoiceSets:
+    def draw(self, rows: NDArray[np.int64], n_draws: int, *, share: float, **seeds: Any) -> ChoiceSets:
         """Return rows with alternatives drawn for them; see cpp/manyclass/choice/draws.hpp.
 
         Parameters
@@ -331,28 +320,18 @@ class ChoiceSets:
         rows : ndarray of shape (n,), int64
         n_draws : int
         share : float, of draws that repeat the choice of a row drawn by chance
-        seed : int
-        epoch : int, which names the draws with the seed and the numbers of the rows
-        n_threads : int
+        **seeds : int
+            "seed", "epoch", which names the draws with the seed and the numbers of the rows, and "n_threads".
 
         Returns
         -------
         ChoiceSets
             Lists have the chosen alternative first, then those drawn, with the logarithms of their weights.
         """
-        indptr, alternatives, log_weights, entries = _core.draw_choice_sets(
-            indptr=self.lists.indptr,
-            alternatives=self.lists.alternatives,
-            listed_only=self.lists.only,
-            rows=rows,
-            chosen=self.known_choices,
-            shares=self._shares,
-            share=share,
-            n_draws=n_draws,
-            seed=seed,
-            epoch=epoch,
-            n_threads=n_threads,
-        )
+        about: dict[str, Any] = {"indptr": self.lists.indptr, "alternatives": self.lists.alternatives, "rows": rows}
+        about |= {"chosen": self.known_choices, "shares": self._shares, "share": share, "n_draws": n_draws, **seeds}
+        drawn = _core.draw_choice_sets(listed_only=self.lists.only, **about)
+        indptr, alternatives, log_weights, entries = drawn
         listed = np.flatnonzero(entries >= 0)
         features, offsets = np.zeros((len(entries), self.lists.features.shape[1])), np.zeros(len(entries))
         features[listed], offsets[listed] = self.lists.features[entries[listed]], self.lists.offsets[entries[listed]]
@@ -364,11 +343,11 @@ class ChoiceSets:
     @property
     def set_sizes(self) -> NDArray[np.int64]:
         """How many alternatives are available to each row, (n_rows,)."""
-        listed = np.isfinite(self.offsets)[self.lists.alternatives]
-        available = listed & np.isfinite(self.lists.offsets)
-        counted = available if self.lists.only else listed & ~available
-        sizes = np.bincount(self.lists.rows[counted], minlength=self.n_rows)
-        return sizes if self.lists.only else np.isfinite(self.offsets).sum() - sizes
+        is_open, only = np.isfinite(self.offsets), self.lists.only
+        # What is listed adds itself where it alone may be chosen, and takes itself away where it is closed elsewhere.
+        counts = is_open[self.lists.alternatives] * (np.isfinite(self.lists.offsets) - float(not only))
+        sizes = np.bincount(self.lists.rows, weights=counts, minlength=self.n_rows)
+        return (sizes + (0 if only else is_open.sum())).astype(np.int64)
 
     def to_long(self) -> dict[str, NDArray[Any]]:
         """Return a column for each name, with a row for each pair of a chooser and an alternative that it may choose.
@@ -408,13 +387,10 @@ def names_by_kind(named: Any) -> dict[str, tuple[str, ...]]:
 
 def _with_column(table: Any, j: int, new: Any) -> Any:
     """A matrix with another column j: an array, or what a function makes of the old one."""
-    old = table[:, [j]].toarray()[:, 0] if is_sparse(table) else table[:, j]
-    column = read_numbers("the new column", new(old) if callable(new) else new)
-    if is_sparse(table):
-        return sp.csr_array(sp.hstack([table[:, :j], sp.csr_array(column[:, None]), table[:, j + 1 :]]))
-    out = table.copy()
-    out[:, j] = column
-    return out
+    matrix = table.tolil() if is_sparse(table) else table.copy()
+    old = matrix[:, [j]].toarray()[:, 0] if is_sparse(table) else table[:, j]
+    matrix[:, [j]] = read_numbers("the new column", new(old) if callable(new) else new)[:, None]
+    return sp.csr_array(matrix) if is_sparse(table) else matrix
 
 
 def positions_among(
@@ -426,14 +402,14 @@ def positions_among(
     positions = find_positions(wanted, alternatives[order], name)
     if positions.min(initial=0) < 0:
         row = int(np.argmax(positions < 0))
-        label, known = wanted[row : row + 1].tolist()[0], alternatives[:10].tolist()
-        rule = f", which is none of the alternatives {', '.join(map(repr, known))}{', ...' * (len(alternatives) > 10)}"
-        hint = did_you_mean(label, [text for text in known if isinstance(text, str)])
-        raise CellError(name, label, (row,) * by_row, rule + hint)
+        label, known = wanted[row : row + 1].tolist()[0], [*map(repr, alternatives[:10].tolist())]
+        rule = f", which is none of the alternatives {', '.join([*known, '...'][: len(alternatives)])}"
+        raise CellError(name, label, (row,) * by_row, rule)
     return order[positions]
 
 
-def _names(name: str, user_names: Sequence[str] | None, values: Any, n: int, letter: str) -> tuple[str, ...]:
+def _names(name: str, user_names: Sequence[str] | None, values: Any, matrix: Any, letter: str) -> tuple[str, ...]:
+    n = 0 if matrix is None else matrix.shape[1]
     columns = getattr(values, "columns", ()) if user_names is None else user_names
     feature_names = tuple(map(str, columns)) or tuple(f"{letter}{j}" for j in range(n))
     if len(feature_names) != n or len(set(feature_names)) < n:
@@ -441,11 +417,18 @@ def _names(name: str, user_names: Sequence[str] | None, values: Any, n: int, let
     return feature_names
 
 
-def _check_integers(name: str, values: NDArray[Any], most: int) -> None:
-    """Raise ValueError unless numbers are integers in [0, most]."""
-    if values.size and values.dtype.kind not in "iu":
-        raise ValueError(f"{name} has {values.dtype} such as {values.ravel()[0]}; it must have integers")
-    check_cells(name, values, (values >= 0) & (values <= most), f"; it must be in [0, {most}]")
+def _check_arguments(arrays: Mapping[str, Any], counts: Any, pairs: Any, pair_names: Any, available: Any) -> None:
+    """Raise ValueError for arguments that cannot be together, or are none of their kind."""
+    if arrays["chosen"] is not None and counts is not None:
+        raise ValueError("chosen and counts are both given; give one")
+    if not (pair_names if callable(pairs) else pairs is None or isinstance(pairs, Mapping)):
+        kind = type(pairs).__name__
+        raise ValueError(f"pairs is a {kind}; it must be a mapping of names to arrays, or a function with pair_names")
+    if isinstance(available, tuple) and [*map(np.ndim, available)] != [1, 1]:
+        raise ValueError(f"available is {available!r:.80}; a tuple must be lists (indptr, alternatives), two 1d arrays")
+    for name, values in arrays.items():
+        if values is not None and not np.ndim(values):
+            raise ValueError(f"{name} is {values!r:.80}; it must be an array")
 
 
 def choice_sets(
@@ -520,22 +503,21 @@ def choice_sets(
     ValueError
         If sizes do not fit each other, numbers are not finite or beyond 1e60, or a chosen alternative is not available.
     """
-    arrays = {"alternatives": alternatives, "X": X, "Z": Z, "persons": persons, "sample_weight": sample_weight}
-    _check_arguments(chosen, counts, pairs, pair_names, available, **arrays)
+    by_row = {"X": X, "chosen": chosen, "persons": persons, "sample_weight": sample_weight}
+    _check_arguments({**by_row, "alternatives": alternatives, "Z": Z}, counts, pairs, pair_names, available)
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
-    by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
-    has_listed = isinstance(available, tuple)
-    labels, available, n = _sizes(alternatives, Z, available, n_rows, by_row, by_pair)
-    k, pair_names = len(labels), tuple(pair_names or features)
-    fixed = np.zeros(k)
-    if np.shape(offset) == (k,) and not has_listed:
+    by_pair = (*features.values(), unavailable, offset, counts)
+    labels, n = _sizes(alternatives, n_rows, Z, available, [*by_row.values()], by_pair)
+    k, pair_names, fixed = len(labels), tuple(pair_names or features), np.zeros(len(labels))
+    if np.shape(offset) == (k,) and not isinstance(available, tuple):
         fixed, offset = read_numbers("offset", offset, (k,)), None
     lists = _make_lists(features, available, unavailable, offset, n, k)
     x = read_numbers("X", np.zeros((n, 0)) if X is None else X, (n, None))
     z = None if Z is None else read_numbers("Z", Z, (k, None))
-    names_of_choosers = _names("chooser_names", chooser_names, X, x.shape[1], "x")
-    names_of_alternatives = _names("alternative_names", alternative_names, Z, 0 if z is None else z.shape[1], "z")
-    names = (*names_of_choosers, *names_of_alternatives, *pair_names)
+    names_of_choosers = _names("chooser_names", chooser_names, X, x, "x")
+    names_of_alternatives = _names("alternative_names", alternative_names, Z, z, "z")
+    by_kind = (names_of_choosers, names_of_alternatives, pair_names)
+    names = [*itertools.chain(*by_kind)]
     if len(set(names)) < len(names):
         raise ValueError(f"features have names that occur twice: {', '.join(names)}")
     check_targets(chosen, several=False, name="chosen")
@@ -544,36 +526,18 @@ def choice_sets(
     if weights is not None and (weights.min(initial=0) < 0 or not weights.any()):
         raise ValueError("sample_weight has numbers below 0, or only zeros")
     people = None if persons is None else group_ids(persons, n, "persons")
-    by_kind = (names_of_choosers, names_of_alternatives, pair_names)
-    sets = ChoiceSets(labels, x, z, lists, function, fixed, places, people, weights, *by_kind)
-    return leave_out_unavailable(_with_counts(sets, counts), unavailable_choices)
-
-
-def _check_arguments(chosen: Any, counts: Any, pairs: Any, pair_names: Any, available: Any, **arrays: Any) -> None:
-    """Raise ValueError for arguments that cannot be together, or are none of their kind."""
-    if chosen is not None and counts is not None:
-        raise ValueError("chosen and counts are both given; give one")
-    if callable(pairs) and not pair_names:
-        raise ValueError("pairs is a function; give the names of its features by pair_names")
-    if pairs is not None and not callable(pairs) and not isinstance(pairs, Mapping):
-        raise ValueError(f"pairs is a {type(pairs).__name__}; it must be a mapping of names to arrays, or a function")
-    if isinstance(available, tuple) and [np.ndim(part) for part in available] != [1, 1]:
-        raise ValueError(f"available is {available!r:.80}; a tuple must be lists (indptr, alternatives), two 1d arrays")
-    for name, values in {"chosen": chosen, **arrays}.items():
-        if values is not None and not np.ndim(values):
-            raise ValueError(f"{name} is {values!r:.80}; it must be an array")
+    sets = ChoiceSets(labels, x, z, lists, function, fixed, places, people, weights, np.arange(n), *by_kind)
+    return leave_out_unavailable(sets if counts is None else _with_counts(sets, counts), unavailable_choices)
 
 
 def _with_counts(sets: ChoiceSets, counts: Any) -> ChoiceSets:
     """A row for each alternative that choosers of a row took, weighted by their number."""
-    if counts is None:
-        return sets
     matrix = sp.csr_array(read_numbers("counts", counts, (sets.n_rows, sets.n_alternatives)))
     check_cells("counts", matrix, matrix.data >= 0, "; it must be at least 0")
     matrix.eliminate_zeros()
-    if not matrix.nnz:
-        raise ValueError("counts has only zeros")
     rows, ids = matrix.tocoo().coords
+    if not len(rows):
+        raise ValueError("counts has only zeros")
     return replace(sets.take(rows), chosen=ids.astype(np.int32), sample_weight=sets.weights[rows] * matrix.data)
 
 
@@ -590,49 +554,13 @@ def leave_out_unavailable(
     wrong = np.flatnonzero(~is_available)
     if not len(wrong):
         return sets
-    pairs = zip(sets._numbers[wrong[:3]].tolist(), sets.labels[wrong[:3]].tolist(), strict=True)
-    few = [f"{name_row(row)} has chosen {label!r}" for row, label in pairs]
-    message = f"{len(wrong)} of {sets.n_rows} rows have chosen an alternative that is not available: {', '.join(few)}"
+    pairs = zip(sets.origin[wrong[:3]].tolist(), sets.labels[wrong[:3]].tolist(), strict=True)
+    few = ", ".join(f"{name_row(row)} has chosen {label!r}" for row, label in pairs)
+    message = f"{len(wrong)} of {sets.n_rows} rows have chosen an alternative that is not available: {few}"
     if unavailable_choices == "raise" or len(wrong) == sets.n_rows:
         raise ValueError(f"{message}; unavailable_choices='drop' leaves such rows out")
     warnings.warn(f"{message}; they are left out", stacklevel=outer_level())
     return sets.take(is_available)
-
-
-def _sizes(
-    alternatives: Any, Z: Any, available: Any, n_rows: int | None, by_row: Sequence[Any], by_pair: Sequence[Any]
-) -> tuple[NDArray[Any], Any, int]:
-    """Labels of the alternatives, what is available, of which ranges become lists, and the number of rows."""
-    shapes = [shape for array in by_pair if len(shape := np.shape(array)) == 2]
-    labels = None if alternatives is None else distinct_labels(alternatives)
-    counts = [] if Z is None else [np.shape(Z)[0]]
-    counts = [*counts, *(shape[1] for shape in shapes)] if labels is None else [len(labels)]
-    available = _ranges_as_lists(available, counts)
-    if not isinstance(available, tuple) and np.ndim(available) == 2:
-        shapes.append(np.shape(available))
-        counts += [np.shape(available)[1]] * (labels is None)
-    row_counts = [len(available[0]) - 1] if isinstance(available, tuple) else []
-    row_counts += [np.shape(array)[0] for array in by_row if array is not None]
-    row_counts += [] if n_rows is None else [n_rows]
-    n = _one_size("rows", [*row_counts, *(shape[0] for shape in shapes)])
-    if n < 1:
-        raise ValueError("the data have no rows")
-    return np.arange(_one_size("alternatives", counts)) if labels is None else labels, available, n
-
-
-def _ranges_as_lists(available: Any, counts: Sequence[int]) -> Any:
-    """Lists in the place of a first and a last position for each row, which are no mask of two alternatives."""
-    if is_sparse(available) or isinstance(available, tuple) or np.shape(available)[1:] != (2,):
-        return available
-    ranges = np.asarray(available)
-    if ranges.dtype.kind not in "iu" or (ranges.max(initial=0) <= 1 and all(k == 2 for k in counts)):
-        return available
-    k = _one_size("alternatives", counts)
-    is_right = (ranges >= 0) & (ranges <= k) & (ranges[:, :1] < ranges[:, 1:])
-    rule = f"; cells of masks are 0 or 1, and a range has a first position and a last + 1 in [0, {k}]"
-    check_cells("available", ranges, is_right, rule)
-    first, end = ranges.astype(np.int64).T
-    return join_ranges(first, end - first)
 
 
 def distinct_labels(alternatives: Any) -> NDArray[Any]:
@@ -643,26 +571,39 @@ def distinct_labels(alternatives: Any) -> NDArray[Any]:
     return labels
 
 
-def _one_size(unit: str, candidates: Sequence[int]) -> int:
-    sizes = {*candidates}
-    if len(sizes) != 1:
-        raise ValueError(f"the number of {unit} is {sorted(sizes) if sizes else 'not told'}; it must be one number")
-    return sizes.pop()
+def _sizes(
+    alternatives: Any, n_rows: int | None, Z: Any, available: Any, by_row: Sequence[Any], by_pair: Sequence[Any]
+) -> tuple[NDArray[Any], int]:
+    """Labels of the alternatives and the number of rows, of the first array that tells; others are checked by these."""
+    lists, masks = ([available[0][1:]], []) if isinstance(available, tuple) else ([], [available])
+    shapes = [shape for array in (*by_pair, *masks) if len(shape := np.shape(array)) == 2]
+    row_counts = [] if n_rows is None else [n_rows]
+    row_counts += [*(np.shape(array)[0] for array in (*by_row, *lists) if array is not None), *(n for n, _ in shapes)]
+    counts = [*([] if Z is None else np.shape(Z)[:1]), *(k for _, k in shapes)]
+    if not row_counts or row_counts[0] < 1 or (alternatives is None and not counts):
+        raise ValueError("the data have no rows, or nothing tells how many rows and alternatives there are")
+    return np.arange(counts[0]) if alternatives is None else distinct_labels(alternatives), row_counts[0]
 
 
 def _list_available(available: Any, n: int, k: int) -> Any:
     """What each row may choose, as a matrix, sorted; its numbers tell where `available` lists a pair."""
+    available = available(np.arange(n)) if callable(available) else available
+    if not is_sparse(available) and not isinstance(available, tuple) and np.shape(available)[1:] == (2,):
+        ranges = np.asarray(available)
+        if ranges.dtype.kind in "iu" and (k != 2 or ranges.max(initial=0) > 1):  # else it is a mask
+            is_right = (ranges >= 0) & (ranges <= k) & (ranges[:, :1] < ranges[:, 1:])
+            rule = f"; cells of masks are 0 or 1, and a range has a first position and a last + 1 in [0, {k}]"
+            check_cells("available", ranges, is_right, rule)
+            first, end = ranges.astype(np.int64).T
+            available = join_ranges(first, end - first)
     if isinstance(available, tuple):
         indptr, ids = map(np.asarray, available)
-        _check_integers("the indptr of available", indptr, len(ids))
-        _check_integers("available", ids, k - 1)
+        for name, values, most in (("the indptr of available", indptr, len(ids)), ("available", ids, k - 1)):
+            is_right = (values >= 0) & (values <= most) & (values.dtype.kind in "iu")
+            check_cells(name, values, is_right, f"; it must be an integer in [0, {most}]")
         if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
             raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
     else:
-        if callable(available):
-            step = max(1, MOST_TOGETHER // k)
-            parts = [np.asarray(available(np.arange(b, min(b + step, n)))) for b in range(0, n, step)]
-            available = np.concatenate([part.reshape(-1, k) for part in parts])
         if np.shape(available) != (n, k):
             raise ValueError(f"available has shape {np.shape(available)}; it must be {(n, k)}")
         mask = sp.csr_array(read_flags("available", available))
@@ -683,34 +624,32 @@ def _make_lists(
     """Lists of what is available, or of what there is more to say."""
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")
-    closed = sp.csr_array((n, k), dtype=bool) if unavailable is None else read_flags("unavailable", unavailable)
-    arrays = [("offset", sp.csr_array((n, k)) if offset is None else offset), ("unavailable", sp.csr_array(closed))]
+    closed = sp.csr_array((n, k) if unavailable is None else read_flags("unavailable", unavailable))
     arrays = [
-        (name, read_numbers(name, values, (n, k)) if is_sparse(values) else values)
-        for name, values in (*features.items(), *arrays)
+        *features.items(),
+        ("offset", sp.csr_array((n, k)) if offset is None else offset),
+        ("unavailable", closed),
     ]
     only = available is not None or not all(is_sparse(values) for _, values in arrays)
     if only:
-        listed = _list_available(~arrays[-1][1].astype(bool).toarray() if available is None else available, n, k)
+        listed: Any = _list_available(~closed.astype(bool).toarray() if available is None else available, n, k)
     else:
-        patterns = [sp.csr_array((np.ones(m.nnz), m.indices, m.indptr), shape=m.shape) for _, m in arrays]
-        listed = sum(patterns[1:], patterns[0])
+        arrays = [(name, read_numbers(name, values, (n, k))) for name, values in arrays]
+        listed = sum(sp.csr_array((np.ones(m.nnz), m.indices, m.indptr), shape=m.shape) for _, m in arrays)
         listed.sort_indices()
     rows = np.repeat(np.arange(n), np.diff(listed.indptr))
-    *columns, offsets, closed = (_numbers(name, values, listed, rows) for name, values in arrays)
+    *columns, offsets, is_closed = (_numbers(name, values, listed, rows) for name, values in arrays)
     indptr, ids = listed.indptr.astype(np.int64), listed.indices.astype(np.int32)
-    return ChoiceLists(indptr, ids, stack_columns(columns, len(ids)), np.where(closed, -np.inf, offsets), only)
+    return ChoiceLists(indptr, ids, stack_columns(columns, len(ids)), np.where(is_closed, -np.inf, offsets), only)
 
 
 def _numbers(name: str, values: Any, listed: Any, rows: NDArray[np.int64]) -> Doubles:
     """A number for each pair that is listed; cells of a table that are not may be missing."""
     if is_sparse(values):
-        return np.asarray(values[rows, listed.indices] if values.nnz else np.zeros(len(rows)))
+        matrix = read_numbers(name, values, listed.shape)
+        return np.asarray(matrix[rows, listed.indices] if matrix.nnz else np.zeros(len(rows)))
     if np.shape(values) == listed.shape:
         mask = np.zeros(listed.shape, dtype=bool)
         mask[rows, listed.indices] = True
         return np.asarray(read_numbers(name, values, where=mask)[mask])
-    if np.shape(values) != rows.shape:
-        wanted = f"{listed.shape}, or {rows.shape} as available lists them"
-        raise ValueError(f"{name} has shape {np.shape(values)}; it must be {wanted}")
-    return np.asarray(read_numbers(name, values)[listed.data])
+    return np.asarray(read_numbers(name, values, rows.shape)[listed.data])

@@ -15,7 +15,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import did_you_mean
-from manyclass.choice.columns import Owners, columns_by_name, has_numbers, read_flags, read_numbers, stack_columns
+from manyclass.choice.columns import (
+    Owners,
+    columns_by_name,
+    has_numbers,
+    read_flags,
+    read_numbers,
+    stack_columns,
+)
 from manyclass.choice.sets import (
     ChoiceSets,
     SourceTable,
@@ -104,23 +111,20 @@ def from_long(
     roles = [("chooser", chooser), ("alternative", alternative), ("chosen", None if counts else chosen)]
     roles += [("counts", counts), ("available", available), ("person", person), ("weight", weight), ("offset", offset)]
     uses = _check_columns(columns, "from_long", roles)
-    choosers, listed = find_choosers(columns, chooser), _labels_in(columns, alternative)
+    choosers, listed = find_choosers(columns, chooser), checked_labels(columns[alternative], alternative)
     labels = sorted_classes(listed, name=alternative)[0] if alternatives is None else distinct_labels(alternatives)
     ids, shape = positions_among(listed, labels, alternative), (len(choosers.labels), len(labels))
     mask = np.ones(len(ids), bool) if available is None else read_flags(available, columns[available])
-    if formula is None:
-        feature_columns, spec = _feature_columns(columns, features, uses, has_no_weight), None
-    else:
-        feature_columns, spec = _by_formula(formula, columns, features)
-    how: dict[str, Any] = {"persons": None if person is None else choosers.cells(person, _labels_in(columns, person))}
-    how["sample_weight"] = None if weight is None else choosers.cells(weight, _numbers_in(columns, weight))
+    feature_columns, spec = _feature_columns(columns, features, formula, uses, has_no_weight)
+    how: dict[str, Any] = {"persons": person and choosers.cells(person, _labels_in(columns, person))}
+    how["sample_weight"] = weight and choosers.cells(weight, _numbers_in(columns, weight))
     if counts is not None:
         how["counts"] = sp.csr_array((_numbers_in(columns, counts), (choosers.rows, ids)), shape=shape)
     elif chosen is not None:
         how["chosen"] = labels[ids[_marked_rows(choosers, read_flags(chosen, columns[chosen]))]]
     pairs = np.flatnonzero(mask)
     pairs = pairs[np.argsort(choosers.rows[pairs], kind="stable")]
-    numbers = {name: _numbers_in(feature_columns, name, mask)[pairs] for name in feature_columns}
+    numbers = {name: read_numbers(name, column, where=mask)[pairs] for name, column in feature_columns.items()}
     how["offset"] = None if offset is None else _numbers_in(columns, offset, mask)[pairs]
     how |= _features_of_pairs(numbers, features, (choosers.rows[pairs], ids[pairs]), shape)
     sets = choice_sets(alternatives=labels, unavailable_choices="keep", **how)
@@ -139,23 +143,21 @@ def find_choosers(columns: Mapping[str, Any], names: str | Sequence[str]) -> Own
     columns : mapping of str to columns
     names : str or sequence of str
     """
-    names = [names] if isinstance(names, str) else names
-    cells = [_labels_in(columns, name) for name in names]
+    cells = [_labels_in(columns, name) for name in ([names] if isinstance(names, str) else names)]
     rows: Any = 0
-    for name, column in zip(names, cells, strict=True):
-        labels, positions = sorted_classes(column, name=name)
+    for column in cells:
+        labels, positions = sorted_classes(column, name="chooser")
         _, first, rows = np.unique(rows * len(labels) + positions, return_index=True, return_inverse=True)
     choosers = [column[first].tolist() for column in cells]
-    return Owners(rows, first, choosers[0] if len(cells) == 1 else [*zip(*choosers, strict=True)], "chooser", TASKS)
+    return Owners(rows, first, choosers[0] if len(cells) == 1 else [*zip(*choosers, strict=True)], "chooser")
 
 
 def _marked_rows(choosers: Owners, marks: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The row that is marked of each chooser; raises ValueError where it is not one."""
     n_marks = np.bincount(choosers.rows[marks], minlength=len(choosers.first))
     for wrong in np.flatnonzero(n_marks != 1)[:1]:
-        hint = TASKS if n_marks[wrong] > 1 else ""
-        who = choosers.labels[wrong]
-        raise ValueError(f"chooser {who!r} has chosen {n_marks[wrong]} alternatives; it must be one{hint}")
+        who = f"chooser {choosers.labels[wrong]!r} has chosen {n_marks[wrong]} alternatives"
+        raise ValueError(f"{who}; it must be one{TASKS}")
     rows = np.flatnonzero(marks)
     return rows[np.argsort(choosers.rows[rows])]
 
@@ -171,7 +173,8 @@ def _check_columns(columns: Mapping[str, Any], reader: str, roles: Sequence[tupl
     """Raise ValueError for a column that is missing, which says what the reader looks for; return all it uses."""
     role_of: dict[str, str] = {}
     for role, names in roles:
-        role_of |= dict.fromkeys([names] if isinstance(names, str) else names or (), role)
+        names = [*names.values()] if isinstance(names, Mapping) else names or ()
+        role_of |= dict.fromkeys([names] if isinstance(names, str) else names, role)
     for name in role_of:
         if name not in columns:
             wanted = ", ".join(f"{wanted!r} ({role})" for wanted, role in role_of.items())
@@ -193,20 +196,22 @@ def _numbers_in(columns: Mapping[str, Any], name: str | None, where: NDArray[np.
 
 
 def _feature_columns(
-    columns: Mapping[str, Any], features: Any, uses: Collection[str], has_no_weight: bool
-) -> dict[str, Any]:
-    """The columns with features: all that have numbers and no other use where none are named."""
+    columns: Mapping[str, Any], features: Any, formula: Any, uses: Collection[str], has_no_weight: bool
+) -> tuple[dict[str, Any], Any]:
+    """The columns with features, all that have numbers and no other use where none are named; see `_by_formula`."""
+    if formula is not None:
+        return _by_formula(formula, columns, features)
     if features is not None:
-        return _named_columns(columns, features)
+        return _named_columns(columns, features), None
     names = [name for name in columns if name not in (*USUAL, *uses) and has_numbers(columns[name])]
     odd = [name for name in names if re.fullmatch(ODD, name, re.IGNORECASE)]
-    plain = [name for name in names if name not in odd]
+    plain = {name: columns[name] for name in names if name not in odd}
     if odd and not has_no_weight:
         raise ValueError(
             f"columns {', '.join(map(repr, odd))} look like weights or numbers of rows, and no features are named; "
-            f"name the features, such as features={plain}, and the weights, such as weight={odd[0]!r}"
+            f"name the features, such as features={[*plain]}, and the weights, such as weight={odd[0]!r}"
         )
-    return {name: columns[name] for name in plain}
+    return plain, None
 
 
 def _named_columns(columns: Mapping[str, Any], features: Any) -> dict[str, Any]:
@@ -222,26 +227,23 @@ def _features_of_pairs(
     """Arguments of `choice_sets`: what is available, and features of choosers, of alternatives and of pairs."""
     rows, ids = pairs
     owners = {"choosers": (rows, shape[0]), "alternatives": (ids, shape[1]), "pairs": (np.arange(len(ids)), len(ids))}
-    values_by_kind: dict[str, dict[str, Doubles]] = {kind: {} for kind in owners}
+    by_kind: dict[str, dict[str, Doubles]] = {kind: {} for kind in owners}
     for name, column in numbers.items():
         for kind, (positions, size) in owners.items():
             values = np.zeros(size)
             values[positions] = column
             is_allowed = not isinstance(features, Mapping) or name in features.get(kind, ())
             if is_allowed and np.array_equal(values[positions], column):
-                values_by_kind[kind][name] = values
+                by_kind[kind][name] = values
                 break
         else:
             raise ValueError(f"{name!r} is not the same in all rows of a chooser, or of an alternative")
-    of_choosers, of_alternatives, of_pairs = values_by_kind.values()
-    return {
-        "X": stack_columns([*of_choosers.values()], shape[0]),
-        "Z": stack_columns([*of_alternatives.values()], shape[1]) if of_alternatives else None,
-        "pairs": of_pairs or None,
-        "available": (np.append(0, np.cumsum(np.bincount(rows, minlength=shape[0]))), ids),
-        "chooser_names": [*of_choosers],
-        "alternative_names": [*of_alternatives],
-    }
+    of_choosers, of_alternatives, of_pairs = by_kind.values()
+    X = stack_columns([*of_choosers.values()], shape[0])
+    Z = stack_columns([*of_alternatives.values()], shape[1]) if of_alternatives else None
+    names = {"chooser_names": [*of_choosers], "alternative_names": [*of_alternatives]}
+    available = np.append(0, np.cumsum(np.bincount(rows, minlength=shape[0]))), ids
+    return {"X": X, "Z": Z, "pairs": of_pairs or None, "available": available, **names}
 
 
 def _with_source(sets: ChoiceSets, columns: Columns, read: Any, spec: Any, keys: Mapping[str, Any]) -> ChoiceSets:
@@ -338,39 +340,45 @@ def from_wide(
     ValueError
         If a column is missing, a key is no alternative, or as `choice_sets` does.
     """
-    _check_ways(alternatives, utilities, pairs, choosers, formula)
+    labels = _alternatives_of(alternatives, utilities, pairs, choosers, formula)
     columns = columns_by_name(table)
     person, weight = _usual_columns(columns, person, weight)
-    labels = distinct_labels([*(utilities or {})] if alternatives is None else alternatives)
     roles: list[tuple[str, Any]] = [("chosen", chosen), ("choosers", choosers), ("person", person), ("weight", weight)]
-    by_alternative = [*(pairs or {}).items(), ("counts", counts or {}), ("available", available or {})]
-    _check_columns(columns, "from_wide", [*roles, *((name, names.values()) for name, names in by_alternative)])
+    _check_columns(columns, "from_wide", [*roles, *(pairs or {}).items(), ("counts", counts), ("available", available)])
     mask = np.ones((len(columns[next(iter(columns))]), len(labels)), dtype=bool)
     for position, column in _positions_of("available", available or {}, labels):
         mask[:, position] = read_flags(column, columns[column])
-    how: dict[str, Any] = {"available": None if available is None else mask}
-    if counts is not None:
-        how["counts"] = _numbers_of("counts", counts, columns, labels, np.ones_like(mask))
-    features_of_wide, spec = _features_of_wide(columns, labels, mask, pairs, choosers, utilities, formula, features)
-    how |= features_of_wide
+    how: dict[str, Any] = {"persons": _labels_in(columns, person), "sample_weight": _numbers_in(columns, weight)}
+    how |= {"available": None if available is None else mask, "pairs": None}
     if chosen is not None:
         how["chosen"] = labels[positions_among(_labels_in(columns, chosen), labels, chosen)]
-    how |= {"persons": _labels_in(columns, person), "sample_weight": _numbers_in(columns, weight)}
+    if counts is not None:
+        how["counts"] = _numbers_of("counts", counts, columns, labels, np.ones_like(mask))
+    if pairs:
+        how["pairs"] = {name: _numbers_of(name, names, columns, labels, mask) for name, names in pairs.items()}
+    spec = None
+    if utilities is not None:
+        how["pairs"], how["offset"] = evaluate_utilities(utilities, labels.tolist(), columns, len(mask))
+    elif formula is not None:
+        numbers, spec = _formula_of_wide(formula, columns, how["pairs"] or {}, labels, mask, features)
+        how |= _features_of_pairs(numbers, features, np.nonzero(mask), mask.shape)
+    else:
+        how["X"] = stack_columns([_numbers_in(columns, name) for name in choosers], len(mask))
+        how["chooser_names"] = choosers
     sets = choice_sets(alternatives=labels, unavailable_choices=unavailable_choices, **how)
-    if spec is None and utilities is None:
-        return sets
     keys = {"alternatives": labels, "available": available, "utilities": utilities, "pairs": pairs}
-    return _with_source(sets, columns, from_wide, spec, keys)
+    return sets if spec is utilities is None else _with_source(sets, columns, from_wide, spec, keys)
 
 
-def _check_ways(alternatives: Any, utilities: Any, pairs: Any, choosers: Any, formula: Any) -> None:
-    """Raise ValueError unless there is one way to features."""
+def _alternatives_of(
+    alternatives: Any, utilities: Any, pairs: Any, choosers: Sequence[str], formula: Any
+) -> NDArray[Any]:
+    """The labels of a wide table; raises ValueError unless there is one way to its features."""
+    if (utilities and (pairs or choosers or formula)) or (formula and choosers):
+        raise ValueError("utilities are whole, and formula stands for choosers; give one of them")
     if alternatives is None and utilities is None:
         raise ValueError("alternatives or utilities must tell which alternatives there are")
-    if utilities is not None and (pairs or choosers or formula):
-        raise ValueError("utilities are whole; pairs, choosers and formula cannot stand beside them")
-    if formula is not None and choosers:
-        raise ValueError("choosers and formula are both given; give one")
+    return distinct_labels([*utilities] if alternatives is None else alternatives)
 
 
 def _positions_of(name: str, names: Mapping[Any, str], labels: NDArray[Any]) -> Iterator[tuple[int, str]]:
@@ -388,32 +396,16 @@ def _numbers_of(
     return numbers
 
 
-def _features_of_wide(
-    columns: Mapping[str, Any],
-    labels: NDArray[Any],
-    mask: NDArray[np.bool_],
-    pairs: Mapping[str, Mapping[Any, str]] | None,
-    choosers: Sequence[str],
-    utilities: Mapping[Any, str] | None,
-    formula: Any,
-    features: Any,
-) -> tuple[dict[str, Any], Any]:
-    """Arguments of `choice_sets`, and what formulaic knows of a formula of pairs' numbers and of columns."""
-    if utilities is not None:
-        of_pairs, offset = evaluate_utilities(utilities, labels.tolist(), columns, mask)
-        return {"pairs": of_pairs, "offset": offset}, None
-    of_pairs = {name: _numbers_of(name, names, columns, labels, mask) for name, names in (pairs or {}).items()}
-    if formula is None:
-        X = stack_columns([_numbers_in(columns, name) for name in choosers], len(mask))
-        return {"X": X, "chooser_names": choosers, "pairs": of_pairs or None}, None
+def _formula_of_wide(
+    formula: Any, columns: Columns, of_pairs: Columns, labels: NDArray[Any], mask: NDArray[np.bool_], features: Any
+) -> tuple[dict[str, Doubles], Any]:
+    """What a formula makes of pairs' numbers and of columns, where the mask is true, and what formulaic knows of it."""
     table: dict[str, Any] = {"alternative": np.tile(labels, len(mask))}
-    table |= {name: numbers.ravel() for name, numbers in of_pairs.items()}
+    table |= {name: np.ravel(numbers) for name, numbers in of_pairs.items()}
     text = str(getattr(formula, "formula", formula))
     repeated = [name for name in columns if name in text and name not in table]
     table |= {name: np.repeat(np.asarray(columns[name]), len(labels)) for name in repeated}
-    columns_of_formula, spec = _by_formula(formula, table, features)
-    numbers = {
-        name: read_numbers(name, column.reshape(mask.shape), where=mask)[mask]
-        for name, column in columns_of_formula.items()
-    }
-    return _features_of_pairs(numbers, features, np.nonzero(mask), mask.shape), spec
+    made, spec = _by_formula(formula, table, features)
+    return {
+        name: read_numbers(name, column.reshape(mask.shape), where=mask)[mask] for name, column in made.items()
+    }, spec
