@@ -270,5 +270,7 @@ def test_what_several_labels_or_margins_cannot_have_is_refused_in_words(client, 
         with pytest.raises(ValueError, match=told):
             model.set_params(client=client).fit(*data)
     columns = [dask.delayed(Y[:100]), dask.delayed(Y[100:200, :5])]
-    with pytest.raises(ValueError, match="parts of y differ"):
+    with pytest.raises(
+        ValueError, match="parts of X, y or their weights differ: label_columns is 24 in one, 5 in another"
+    ):
         DaskMarginClassifier(client=client).fit(parts(X[:200])[0], columns)

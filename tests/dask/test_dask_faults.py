@@ -93,7 +93,7 @@ def test_blocks_of_classes_are_those_of_the_last_pass_where_a_worker_is_killed(s
 
     def after_which_buffers_are_counted(self, moved, lost):
         recover(self, moved, lost)
-        held.extend(len(self.workers.holders(buffer, frozenset())) for buffer in self.state.buffers)
+        held.extend(len(self.workers.holders(buffer, frozenset())) for buffer in self.buffers)
 
     monkeypatch.setattr(BlocksTraining, "_recover", after_which_buffers_are_counted)
     own = {"solver": solver, "division": "rows and classes"}
@@ -139,7 +139,7 @@ def blocks_where_rows_are_lost(plan, whole, shards, lost, n_pass):
         for inner, (number, shard) in itertools.product(range(2), enumerate(shards)):
             block = (number + inner) % 2
             sums[number] = turn(plan, whole, shard, places[block], block, sums[number], Stretch(at)).log_sums
-    ends = [finished_block(plan, whole, buffer, at, None) for at, buffer in enumerate(places)]
+    ends = [finished_block(plan, whole, buffer, at) for at, buffer in enumerate(places)]
     return joined_blocks(ends, sparse=False)
 
 

@@ -16,7 +16,7 @@ from reference.dask_simulation import simulate_blocks
 
 from manyclass import SoftmaxClassifier, samplers, solvers
 from manyclass.dask.blocks import (
-    StoredBlock,
+    StoredPiece,
     block_in,
     bounds_of,
     buffer_at_zero,
@@ -267,11 +267,9 @@ def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
 
 def test_a_copy_on_disk_has_what_was_written_and_goes_away(tmp_path):
     whole = Whole(np.ones(50), 3, 7, 50, False)
-    kept, numbers = StoredBlock(str(tmp_path)), np.arange(size_of(whole, 1), dtype=np.float32)
-    for piece in range(n_pieces(whole)):
-        kept.write(whole, 1, piece, numbers[bounds_of(whole, 1, piece)])
-    read = [kept.read(whole, 1, piece) for piece in range(n_pieces(whole))]
-    np.testing.assert_array_equal(np.concatenate(read), numbers)
+    numbers = np.arange(size_of(whole, 1), dtype=np.float32)
+    kept = [StoredPiece(numbers[bounds_of(whole, 1, piece)], str(tmp_path)) for piece in range(n_pieces(whole))]
+    np.testing.assert_array_equal(np.concatenate([piece.read() for piece in kept]), numbers)
     del kept
     assert not list(tmp_path.iterdir())
 

@@ -1,6 +1,7 @@
 """What a Dask cluster with a worker for each shard makes, in one process: bit for bit the same."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 from planned import points_of_arrays
@@ -53,7 +54,7 @@ def simulate(plan, whole, shards, n_merges=1, held=(), n_iter_no_change=0):
             n_averaged += 1
         if n_iter_no_change:
             now = total or parts, n_averaged
-            sums = np.sum([passes.held_out_loss(own, *now) for own in held if own is not None], axis=0)
+            sums = np.sum([passes.held_out_loss(replace(own, held_out=own), *now) for own in held], axis=0)
             validation.append(sums[0] / sums[1])
             if np.argmin(validation) == n_pass:
                 best = now
@@ -77,5 +78,5 @@ def simulate_blocks(plan, whole, shards, n_merges=1):
                 made = turn(plan, whole, shard, buffers[number], number, sums[at], stretch)
                 sums[at], loss = made.log_sums, loss + made.report.loss
         curve.append(loss / whole.n_rows)
-    blocks = [finished_block(plan, whole, buffer, at, None) for at, buffer in enumerate(buffers)]
+    blocks = [finished_block(plan, whole, buffer, at) for at, buffer in enumerate(buffers)]
     return joined_blocks(blocks, sparse=whole.sparse), curve

@@ -53,7 +53,7 @@ from manyclass.dask.shards import PassReport, Shard, Stretch, Whole
 from manyclass.training.plan import PointsPlan, core_plan
 from manyclass.training.points import batch_size_of, class_order, core_state
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros, padded
-from manyclass.weights.weights import FeatureScaling, Weights
+from manyclass.weights.weights import Weights
 
 # A piece takes up to PIECE_BYTES bytes or, where a block would have more than MOST_PIECES pieces, a share of it: each
 # is two tasks of the scheduler. With many workers it has the more to do for all, hence fewer pieces, FEWEST_OF_LARGE.
@@ -165,36 +165,24 @@ def take_piece(whole: Whole, buffer: Floats, number: int, piece: int, values: Fl
 # Copies on disks
 
 
-class StoredBlock:
-    """A block on the disk of a worker, in a file that is removed with this object.
+class StoredPiece:
+    """A piece of a block on the disk of the worker that makes this, in a file that is removed with it."""
 
-    Parameters
-    ----------
-    folder : str
-        Where the file is.
-    """
-
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, values: Floats, folder: str | None = None) -> None:
         self.file = tempfile.TemporaryFile(dir=folder, prefix="manyclass-block-")  # noqa: SIM115 - it stays open
         weakref.finalize(self, self.file.close)
-
-    def write(self, whole: Whole, number: int, piece: int, values: Floats, *_after: Any) -> None:
-        """Write a piece of the block, after other tasks."""
-        self.file.seek(4 * bounds_of(whole, number, piece).start)
         self.file.write(values.tobytes())
 
-    def read(self, whole: Whole, number: int, piece: int, *_after: Any) -> Floats:
-        """Read a piece of the block, after other tasks."""
-        bounds = bounds_of(whole, number, piece)
-        self.file.seek(4 * bounds.start)
-        return np.frombuffer(self.file.read(4 * (bounds.stop - bounds.start)), dtype=np.float32)
+    def read(self, *_after: Any) -> Floats:
+        """Read the piece, after other tasks."""
+        self.file.seek(0)
+        return np.frombuffer(self.file.read(), dtype=np.float32)
 
 
 # Steps
 
 
-@dataclass(frozen=True)
-class Turned:
+class Turned(NamedTuple):
     """What steps of a shard on a block have made beside the block, which they move in place.
 
     `log_sums` are those of the shard's rows, (n_rows, n_blocks)."""
@@ -369,31 +357,16 @@ def _looked_at(plan: PointsPlan, whole: Whole, shard: Shard, block: Block, numbe
 # All blocks
 
 
-def finished_block(
-    plan: PointsPlan, whole: Whole, buffer: Floats, number: int, scaling: FeatureScaling | None
-) -> Block:
-    """Turn the block in a buffer into that of a model, in place: this is the last use of the buffer.
-
-    Parameters
-    ----------
-    plan : PointsPlan
-    whole : Whole
-    buffer : ndarray
-        As in `block_in`.
-    number : int
-        As in `block_in`.
-    scaling : FeatureScaling or None
-        What the features of training were scaled by; the block's become those of the caller.
-    """
+def finished_block(plan: PointsPlan, whole: Whole, buffer: Floats, number: int) -> Block:
+    """Turn the block in a buffer into that of a model, in place: this is the last use of the buffer."""
     block, position = block_in(whole, buffer, number), place_in_block(plan, whole, number)
-    weights = block.weights
     if not np.all(block.scale == 1):
-        weights.multiply_classes(block.scale)
+        block.weights.multiply_classes(block.scale)
         block.scale[:] = 1
     if position is not None:
-        weights.reorder(position, 1)
-    if scaling is not None:
-        scaling.fold(weights)
+        block.weights.reorder(position, 1)
+    if whole.scaling is not None:
+        whole.scaling.fold(block.weights)
     return block
 
 

@@ -14,18 +14,17 @@ from sklearn.base import clone
 from manyclass.choosing.costs import Planned
 from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.classifiers.predictions import state_of, with_state
-from manyclass.dask.loading import Common, Loaded
-from manyclass.dask.passes import BatchPasses, Curvature, Passed, ShardPasses, added, couplings, size_of
+from manyclass.dask.loading import Loaded
+from manyclass.dask.passes import BatchPasses, Change, Curvature, Passed, ShardPasses, added, couplings, size_of
 from manyclass.dask.predictions import WholeModel
-from manyclass.dask.rounds import Draft, Training, completed, draft_of
+from manyclass.dask.rounds import Training, completed, draft_of
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
-from manyclass.dask.workers import LostWorkerError, same
+from manyclass.dask.workers import same
 from manyclass.training.incremental import Before, Call, rows_of_call
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.state import Points, Squares, State
 from manyclass.training.train import weights_of_call
-from manyclass.weights.arrays import NO_FLOATS, Ids
-from manyclass.weights.weights import FeatureScaling
+from manyclass.weights.arrays import NO_FLOATS
 
 # Tasks
 
@@ -35,29 +34,26 @@ def passes_of(plan: PointsPlan | BatchesPlan, whole: Whole) -> ShardPasses:
     return (BatchPasses if isinstance(plan, BatchesPlan) else ShardPasses)(plan, whole)
 
 
-def parts_to_go_on(
-    model: LabelClassifier, passes: ShardPasses, common: Common, scaling: FeatureScaling | None
-) -> list[WeightPart]:
+def parts_to_go_on(model: LabelClassifier, passes: ShardPasses, whole: Whole) -> list[WeightPart]:
     """Return the parts of the W at which a call begins, made where the model is."""
-    classes, counts = common.classes, common.whole.counts
+    classes, counts = whole.classes, whole.counts
     before = Before.of(state_of(model), classes, 0, Call())
     if isinstance(passes.plan, BatchesPlan):
         rows, squares = rows_of_call(passes.plan, before, classes, counts)
         return passes.split(rows.over_classes(), squares.classes)
-    weights = weights_of_call(passes.plan, state_of(model).weights, classes, before, counts, scaling)
+    weights = weights_of_call(passes.plan, state_of(model).weights, classes, before, counts, whole.scaling)
     return passes.split(weights, NO_FLOATS)
 
 
-def change_of(passed: Passed, part: int) -> tuple[Ids, WeightPart]:
+def change_of(passed: Passed, part: int) -> Change:
     """Return what a pass has changed in a part of W."""
     return passed.changes[part]
 
 
 def model_of(
     owner: LabelClassifier,
-    draft: Draft,
-    common: Common,
-    scaling: FeatureScaling | None,
+    draft: dict[str, Any],
+    whole: Whole,
     before: State | None,
     passes: ShardPasses,
     parts: Sequence[WeightPart],
@@ -68,9 +64,9 @@ def model_of(
     weights, squares = passes.finished(parts, n_averaged), None
     if isinstance(passes.plan, BatchesPlan):
         squares = Squares(classes=np.concatenate([part.squares for part in parts]))
-    if scaling is not None:
-        scaling.fold(weights)
-    state = completed(draft, common, scaling, weights, squares=squares)
+    if whole.scaling is not None:
+        whole.scaling.fold(weights)
+    state = completed(draft, whole, weights, squares=squares)
     if state.several:
         points = Points(shard.x, shard.lists, state.classes, state.features, several=True, weights=shard.weights)
         state = planner_of(owner).labelled(state, points, before)
@@ -111,15 +107,22 @@ class RowsState:
 
 
 class RowsTraining(Training):
-    """Rounds of a training by rows."""
+    """Rounds of a training by rows; `model` is the one that a call goes on from, or a future of it."""
 
-    def __init__(self, loaded: Loaded, plan: PointsPlan | BatchesPlan, n_merges: int) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        plan: PointsPlan | BatchesPlan,
+        n_merges: int,
+        model: Future | LabelClassifier | None = None,
+    ) -> None:
         super().__init__(loaded, plan, n_merges)
         # Of early stopping: losses of rows held out, the pass of the least, from 1 (0: none), and where training stood.
         self.validation_curve: list[float] = []
         self.best_iter, self.least = 0, np.inf
         self.best: RowsState | None = None
         n = len(loaded.shards)
+        self.alone = n == 1
         self.passes = self._share_passes()
         self.curvatures: list[Any] = [None] * n
         self.curvatures_of_parts: list[Any] = [None] * n
@@ -127,13 +130,8 @@ class RowsTraining(Training):
             sizes = self.workers.gather(self.workers.each(size_of, loaded.shards))
             self.coupling = couplings(sizes, fit_intercept=plan.fit_intercept)
             self._measure(range(n))
-        parts = self._first_parts(loaded.origin.model)
+        parts = [self._task(i, "first_part", i) for i in range(n)] if model is None else self._parts_of(model)
         self.state = RowsState(parts, self.workers.copies(parts), [None] * n)
-
-    @property
-    def alone(self) -> bool:
-        """Whether one worker trains."""
-        return len(self.loaded.shards) == 1
 
     def _share_passes(self) -> list[Any]:
         """Give workers the object whose methods are their tasks."""
@@ -144,14 +142,12 @@ class RowsTraining(Training):
         kind = BatchPasses if isinstance(self.plan, BatchesPlan) else ShardPasses
         return self.workers.submit(i, getattr(kind, method), self.passes[0], *arguments)
 
-    def _first_parts(self, model: Future | LabelClassifier | None) -> list[Any]:
-        workers, loaded, n = self.workers, self.loaded, len(self.loaded.shards)
-        if model is None:
-            return [self._task(i, "first_part", i) for i in range(n)]
-        arguments = (model, self.passes[0], loaded.common[0], loaded.scaling[0])
-        all_parts = workers.submit_where_it_is(model, parts_to_go_on, *arguments)
-        picked = [workers.submit_where_it_is(model, itemgetter(i), all_parts) for i in range(n)]
-        parts = workers.each(same, picked)
+    def _parts_of(self, model: Future | LabelClassifier) -> list[Any]:
+        """Bring the parts of a model from where it is to the workers that merge them."""
+        workers = self.workers
+        all_parts = workers.submit_where_it_is(model, parts_to_go_on, model, self.passes[0], self.loaded.whole[0])
+        there = [workers.submit_where_it_is(model, itemgetter(i), all_parts) for i in range(len(self.curvatures))]
+        parts = workers.each(same, there)
         workers.wait(parts)
         return parts
 
@@ -170,12 +166,12 @@ class RowsTraining(Training):
             self._task(i, "make_pass", shard, self.curvatures[i], was.parts, was.carried[i], stretch)
             for i, shard in enumerate(self.loaded.shards)
         ]
-        parts = []
-        for i, part in enumerate(was.parts):
-            changes = workers.each(change_of, passed, i)
-            parts.append(self._task(i, "merge", part, self.curvatures_of_parts[i], changes, stretch))
+        parts = [
+            self._task(i, "merge", part, self.curvatures_of_parts[i], workers.each(change_of, passed, i), stretch)
+            for i, part in enumerate(was.parts)
+        ]
         carried, reports = (workers.each(attrgetter(name), passed) for name in ("carried", "report"))
-        copies = self.workers.copies(parts)
+        copies = workers.copies(parts)
         workers.wait([*parts, *copies, *carried, *reports])
         gathered: list[PassReport] = workers.gather(reports)
         total, n_averaged = was.total, was.n_averaged
@@ -191,9 +187,9 @@ class RowsTraining(Training):
         if not any(loaded.n_held_out):
             return False
         sums = [
-            self._task(i, "held_out_loss", rows, now.model, now.n_averaged)
-            for i, rows in enumerate(loaded.held_out)
-            if rows is not None
+            self._task(i, "held_out_loss", shard, now.model, now.n_averaged)
+            for i, shard in enumerate(loaded.shards)
+            if loaded.n_held_out[i]
         ]
         loss, weight = np.sum(self.workers.gather(sums), axis=0)
         self.validation_curve.append(float(loss / weight))
@@ -206,36 +202,25 @@ class RowsTraining(Training):
         now, loaded = self.best or self.state, self.loaded
         stopping = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
         draft, i = draft_of(loaded, planned, curve, **stopping), loaded.largest
-        known = (owner, draft, loaded.common[0], loaded.scaling[0], loaded.origin.state, self.passes[0])
+        known = (owner, draft, loaded.whole[0], loaded.state, self.passes[0])
         model = self.workers.submit(i, model_of, *known, now.model, now.n_averaged, loaded.shards[i])
         copies = () if self.alone else (self.workers.submit(i + 1, same, model),)
         return WholeModel(self.workers.client, (model, *copies))
 
     def _recover(self, moved: list[int], lost: frozenset[str]) -> None:
-        """See `Training`: W is that of the last merge."""
-        was = self.state
+        """See `Training`: W is that of the last merge; averages and the best W so far begin again if parts are lost."""
+        was, workers = self.state, self.workers
         self.passes = self._share_passes()
-        parts = self._survivors(was.parts, was.copies, lost)
-        if self.best is not None:
-            self._recover_best(self.best, lost)
+        pairs = ((part, *was.copies[i : i + 1]) for i, part in enumerate(was.parts))
+        parts = workers.each(same, [workers.survivors(futures, lost)[0] for futures in pairs])
         if not self.alone:
             self._measure(moved)
         carried = [None if i in moved else future for i, future in enumerate(was.carried)]
-        whole_total = was.total is not None and all(self.workers.holders(future, lost) for future in was.total)
-        total, n_averaged = (was.total, was.n_averaged) if whole_total else (None, 0)
-        self.state = RowsState(parts, self.workers.copies(parts), carried, total, n_averaged)
-
-    def _recover_best(self, best: RowsState, lost: frozenset[str]) -> None:
-        """Keep the best W so far, from where it is left; where it is not, the next pass is the best."""
-        try:
-            parts = self._survivors(best.model, best.copies if best.total is None else [], lost)
-        except LostWorkerError:
+        self.state = RowsState(parts, workers.copies(parts), carried)
+        if was.total is not None and self._is_there(was.total, lost):
+            self.state = replace(self.state, total=was.total, n_averaged=was.n_averaged)
+        if self.best is not None and not self._is_there(self.best.model, lost):
             self.best, self.least = None, np.inf
-        else:
-            total = None if best.total is None else parts
-            self.best = replace(best, parts=parts, copies=self.workers.copies(parts), total=total)
 
-    def _survivors(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any]:
-        """Return the parts of W after a loss, each from one of the two workers that had it."""
-        workers, copies_of_each = self.workers, ((piece, *copies[i : i + 1]) for i, piece in enumerate(pieces))
-        return workers.each(same, [workers.survivors(futures, lost)[0] for futures in copies_of_each])
+    def _is_there(self, futures: list[Any], lost: frozenset[str]) -> bool:
+        return all(self.workers.holders(future, lost) for future in futures)

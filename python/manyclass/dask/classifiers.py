@@ -22,14 +22,13 @@ from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.dask.by_blocks import BlocksTraining, solver_on_blocks
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.collections import aligned, homes, parts_of
-from manyclass.dask.loading import Loaded, Origin
+from manyclass.dask.loading import Loaded
 from manyclass.dask.predictions import BlocksModel, WholeModel, means_of
-from manyclass.dask.rounds import MOST_LOSSES, Round
+from manyclass.dask.rounds import MOST_LOSSES, Round, Training
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.fitting.fit import check_can_go_on, checked_call, known_classes
 from manyclass.fitting.planner import Planner
 from manyclass.training.core_training import Watch
-from manyclass.training.incremental import Call
 from manyclass.training.plan import BatchesPlan
 
 CLUSTER_DEFAULTS = {"division": "auto", "n_merges": 1, "client": None}  # parameters beside those of one machine
@@ -57,6 +56,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
     """What classifiers on Dask share; `_local` is the estimator that they are on one machine."""
 
     _local: ClassVar[type[LabelClassifier]]
+    _model: Any
     division: Literal["auto", "rows", "rows and classes"]
     n_merges: int
     client: Client | None
@@ -135,7 +135,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
             If workers, the scheduler or the client are lost and training cannot go on; it is raised within 30 seconds.
         """
         seconds = Watch.of(None, max_seconds).max_seconds
-        return self._train(X, aligned(X, y, sample_weight, labels, groups), Origin, callback, seconds)
+        return self._train(X, aligned(X, y, sample_weight, labels, groups), callback, seconds)
 
     def partial_fit(
         self,
@@ -165,20 +165,13 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         call, planner = checked_call(n_passes, learning_rate, None, None), planner_of(self._owner())
         planner.check()
         check_can_go_on(planner.parameters)
-        parts = aligned(X, y, sample_weight, labels)
-        return self._train(X, parts, lambda: self._origin(call, classes), None, np.inf)
-
-    def _origin(self, call: Call, classes: ArrayLike | None) -> Origin:
-        """Return what a call begins with."""
-        model, state = self.__dict__.get("_model"), self.__dict__.get("_state")
-        if isinstance(model, BlocksModel):
+        if isinstance(getattr(self, "_model", None), BlocksModel):
             raise ValueError("the model was trained with division='rows and classes'; partial_fit needs one by rows")
-        known = None if state is None and classes is None else known_classes(state, classes)
-        return Origin(call, known, None if model is None else model.future(), state)
+        state = getattr(self, "_state", None)
+        begins = {"call": call, "state": state, "known": known_classes(state, classes)}
+        return self._train(X, aligned(X, y, sample_weight, labels), None, np.inf, **begins)
 
-    def _train(
-        self, X: Any, parts: list[list[Any]], origin: Callable[[], Origin], callback: Any, seconds: float
-    ) -> Self:
+    def _train(self, X: Any, parts: list[list[Any]], callback: Any, seconds: float, **begins: Any) -> Self:
         """Train; begin again where workers were lost with all that was known."""
         planner = planner_of(self._owner())
         check_supported(planner)
@@ -191,7 +184,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
                 home = homes(client, X, parts, sorted(workers.some_live()))
                 workers.places = sorted(set(home), key=home.index)
                 numbers = [[n for n, address in enumerate(home) if address == place] for place in workers.places]
-                self._fit(Loaded(workers, planner, parts, numbers, origin()), callback, seconds)
+                self._fit(Loaded(workers, planner, parts, numbers, **begins), callback, seconds)
             except LostWorkerError as fault:  # with all that was known: once more, on those that are left
                 lost, advice = str(fault), workers.short_memory()
             else:
@@ -200,11 +193,16 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         raise RuntimeError(f"training lost workers again and again, the last time {lost}; {advice}")
 
     def _fit(self, loaded: Loaded, callback: Any, max_seconds: float) -> None:
-        by_blocks = divides_classes(self.division, loaded.planner, loaded)
+        by_blocks = divides_classes(self.division, loaded)
         planned = loaded.plan(solver_on_blocks(loaded) if by_blocks else None)
         plan: Any = planned.plan
         check_planned(plan)
-        training = (BlocksTraining if by_blocks else RowsTraining)(loaded, plan, self.n_merges)
+        training: Training
+        if by_blocks:
+            training = BlocksTraining(loaded, plan, self.n_merges)
+        else:
+            before = None if loaded.state is None else self._model.future()
+            training = RowsTraining(loaded, plan, self.n_merges, before)
         curve, progress = training.fit(callback, max_seconds)
         model, state = training.model(self._owner(), planned, curve)
         self._state, self._model, self.division_ = state, model, "rows and classes" if by_blocks else "rows"
@@ -371,9 +369,8 @@ def check_there(name: str, value: Any) -> None:
     """Raise ValueError for what needs searches, rows held out or step sizes that workers cannot share."""
     if value in NOT_THERE[name]:
         raise ValueError(
-            f"{name} is {value!r}, which is not there on a cluster; linear models are, by all steps on single points "
-            "(solver='implicit', 'exact', 'umax' and others) or 'adagrad', with schedules that are fixed, losses that "
-            "need no rows held out, and draws that need no search"
+            f"{name} is {value!r}; on a cluster it must not be {' or '.join(map(repr, NOT_THERE[name]))}, for models "
+            "are linear, by steps on single points or 'adagrad'"
         )
 
 
@@ -397,7 +394,7 @@ COPIES_OF_W, SHARE = 4, 0.5
 FEWEST_COPIES_OF_W = 2  # as merged, and as trained: without these there is no pass
 
 
-def divides_classes(division: str, planner: Planner, loaded: Loaded) -> bool:
+def divides_classes(division: str, loaded: Loaded) -> bool:
     """Whether workers have blocks of classes: by choice, or where all of W on each leaves too little memory.
 
     It needs exact steps or sampled implicit ones, so "auto" does not choose it where another solver was.
@@ -409,34 +406,28 @@ def divides_classes(division: str, planner: Planner, loaded: Loaded) -> bool:
     RuntimeError
         If W cannot be on a worker as it was merged and as it is trained: before the worker is killed.
     """
-    solver = planner.parameters["solver"]
-    name, goes_on = getattr(solver, "name", solver), loaded.origin.call is not None
+    solver, workers = loaded.planner.parameters["solver"], loaded.workers
+    name, w = getattr(solver, "name", solver), 4.0 * loaded.n_classes * loaded.facts[0].n_features
+    needs_rows = loaded.by_batches or any(loaded.n_held_out) or loaded.call is not None
     if division == "rows and classes":
-        _check_on_blocks(solver, name, loaded)
+        where = f"with {division=}"
+        check_allowed("solver", name, SEPARABLE, where)
+        if needs_rows:
+            raise ValueError(
+                f"division is {division!r}, which is for one label a row and the log-loss, point by point; several "
+                "labels, margins, 'adagrad', early_stopping and partial_fit need division='rows'"
+            )
+        parameters = {} if isinstance(solver, str) else solver.get_params()
+        for parameter, allowed in BLOCK_PARAMETERS.items():
+            check_allowed(parameter, parameters.get(parameter, allowed[0]), allowed, where)
         return True
-    workers, w = loaded.workers, 4.0 * loaded.n_classes * loaded.facts[0].n_features
-    only_rows = division == "rows" or loaded.by_batches or any(loaded.n_held_out) or goes_on
-    if not only_rows and name in SEPARABLE and len(workers.places) > 1 and w * COPIES_OF_W > SHARE * workers.memory:
+    may_divide = division == "auto" and not needs_rows and name in SEPARABLE and len(workers.places) > 1
+    if may_divide and w * COPIES_OF_W > SHARE * workers.memory:
         return True
     if FEWEST_COPIES_OF_W * w > workers.memory:
-        raise RuntimeError(
-            f"W takes {w / 1e6:,.0f} MB, and a worker needs {FEWEST_COPIES_OF_W} times that by rows; "
-            f"{workers.short_memory()}"
-        )
+        n_bytes = f"W takes {w / 1e6:,.0f} MB, and a worker needs {FEWEST_COPIES_OF_W} times that by rows"
+        raise RuntimeError(f"{n_bytes}; {workers.short_memory()}")
     return False
-
-
-def _check_on_blocks(solver: Any, name: str, loaded: Loaded) -> None:
-    where = "with division='rows and classes'"
-    check_allowed("solver", name, SEPARABLE, where)
-    if loaded.by_batches or any(loaded.n_held_out) or loaded.origin.call is not None:
-        raise ValueError(
-            "division is 'rows and classes', which is for one label a row and the log-loss, point by point; several "
-            "labels, margins, 'adagrad', early_stopping and partial_fit need division='rows'"
-        )
-    parameters = {} if isinstance(solver, str) else solver.get_params()
-    for parameter, allowed in BLOCK_PARAMETERS.items():
-        check_allowed(parameter, parameters.get(parameter, allowed[0]), allowed, where)
 
 
 def check_planned(plan: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import reduce
 from hashlib import blake2b
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -28,61 +29,27 @@ from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.passes import fork
 from manyclass.training.plan import PointsPlan, first_groups, held_out, shuffle_groups, spare_labels
 from manyclass.training.state import History, Points, State, taken
-from manyclass.weights.arrays import Doubles
 from manyclass.weights.weights import FeatureScaling
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a training begins with: nothing or, for a call of `partial_fit`, what was known before it.
-
-    Attributes
-    ----------
-    call : Call or None
-        Of `partial_fit`; None of a fit.
-    known : ndarray of labels or None
-        Classes that y need not have.
-    model : future, LabelClassifier or None
-        The fitted estimator of one machine; None: there is none.
-    state : State or None
-        Its state without W, on the client.
-    """
-
-    call: Call | None = None
-    known: NDArray[Any] | None = None
-    model: Any = None
-    state: State | None = None
-
-    @property
-    def history(self) -> History:
-        """How much the model has seen."""
-        return History() if self.state is None else self.state.history
-
-    @property
-    def without_model(self) -> Origin:
-        """The same without the model, which has W, for tasks that do not need it."""
-        return replace(self, model=None)
-
 
 # The rows of a worker
 
 
 class RowFacts(NamedTuple):
-    """What the client learns of the rows of a worker: numbers.
+    """What the client learns of the rows of a worker: numbers, all but the last three alike on all workers.
 
-    `stored` counts the values of X, of sparse ones those that are stored. `n_columns` are those of an indicator matrix,
-    0: there is a label a row. `weight` is the sum of the weights.
+    `label_columns` are those of an indicator matrix, 0: there is a label a row. `stored` counts the values of X, of
+    sparse ones those that are stored. `weight` is the sum of the weights.
     """
 
-    n_rows: int
     n_features: int
-    stored: int
     sparse: bool
     names: tuple[str, ...] | None
-    n_columns: int
+    label_columns: int
     sparse_labels: bool
     weighted: bool
     grouped: bool
+    n_rows: int
+    stored: int
     weight: float
 
 
@@ -92,36 +59,27 @@ def facts_of(points: Points | None) -> RowFacts | None:
         return None
     x, names, weights = points.x, points.features.names, points.weights
     return RowFacts(
-        n_rows=x.shape[0],
         n_features=x.shape[1],
-        stored=int(x.size),
         sparse=isinstance(x, sp.csr_array),
         names=None if names is None else tuple(map(str, names)),
-        n_columns=points.n_classes if points.several else 0,
+        label_columns=points.n_classes if points.several else 0,
         sparse_labels=points.sparse_labels,
         weighted=weights is not None,
         grouped=points.groups is not None,
+        n_rows=x.shape[0],
+        stored=int(x.size),
         weight=float(x.shape[0] if weights is None else weights.sum()),
     )
 
 
-ALIKE = (
-    ("n_features", "X", "the number of columns"),
-    ("sparse", "X", "whether it is sparse"),
-    ("names", "X", "the names of columns"),
-    ("n_columns", "y", "the number of columns (0: labels in place of an indicator matrix)"),
-    ("sparse_labels", "y", "whether it is a sparse matrix"),
-    ("weighted", "sample_weight", "whether there are weights"),
-    ("grouped", "groups", "whether there are groups"),
-)
-
-
-def check_alike(facts: Sequence[RowFacts | None]) -> None:
+def check_alike(facts: Sequence[RowFacts]) -> None:
     """Raise ValueError where parts, or the rows of workers, are of several kinds."""
-    for field, argument, fact in ALIKE:
-        kinds = list(dict.fromkeys(getattr(facts_of_part, field) for facts_of_part in facts))
-        if len(kinds) > 1:
-            raise ValueError(f"parts of {argument} differ: {fact} is {kinds[0]!r} in one and {kinds[1]!r} in another")
+    for name, kinds in zip([*RowFacts.__annotations__][:-3], zip(*facts, strict=True), strict=False):
+        for kind in kinds:
+            if kind != kinds[0]:
+                raise ValueError(
+                    f"parts of X, y or their weights differ: {name} is {kinds[0]!r} in one, {kind!r} in another"
+                )
 
 
 def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns]) -> Points | None:
@@ -133,7 +91,7 @@ def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns])
         For what `fit` raises it on one machine.
     """
     checked = [checked_part(planner, known, part) for part in parts if n_rows(part[0])]
-    check_alike([facts_of(points) for points in checked])
+    check_alike([facts for facts in map(facts_of, checked) if facts is not None])
     filled = [points for points in checked if len(points.labels)]
     return joined(filled) if len(filled) > 1 else next(iter(filled), None)
 
@@ -170,10 +128,7 @@ def joined(parts: Sequence[Points]) -> Points:
 
 def all_classes(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return the classes of several parts; raises ValueError for labels of two kinds."""
-    classes = parts[0]
-    for more in parts[1:]:
-        classes = sorted_classes(more, classes)[0]
-    return classes
+    return reduce(lambda classes, more: sorted_classes(more, classes)[0], parts)
 
 
 def among(points: Points, classes: NDArray[Any]) -> Points:
@@ -196,9 +151,9 @@ def draw_groups(sizes: Sequence[Sizes], fraction: float, random: np.random.Rando
     groups, places = np.unique(np.concatenate([numbers for numbers, _ in sizes]), return_inverse=True)
     if len(groups) < 2:
         raise ValueError("groups has one group; whole groups are held out, so that there must be two: leave it None")
-    n_rows = np.bincount(places, np.concatenate([counts for _, counts in sizes])).astype(np.int64)
-    n_out = max(1, round(fraction * n_rows.sum()))
-    return groups[first_groups(n_rows, shuffle_groups(n_rows, n_out, random), n_out)]
+    rows_of_groups = np.bincount(places, np.concatenate([counts for _, counts in sizes])).astype(np.int64)
+    n_out = max(1, round(fraction * rows_of_groups.sum()))
+    return groups[first_groups(rows_of_groups, shuffle_groups(rows_of_groups, n_out, random), n_out)]
 
 
 def divide(
@@ -214,10 +169,10 @@ def divide(
     """
     if fraction is None or np.bincount(points.labels.ids).max() < 2:
         return points, None
-    generator = fork(random)
     if points.groups is not None and groups_out is not None:
         is_held_out = spare_labels(np.isin(points.groups, groups_out), points.labels)
     else:
+        generator = fork(random)
         if number:
             generator = np.random.RandomState([generator.randint(2**31 - 1), number])
         is_held_out = held_out(points.labels.ids, fraction, generator, points.groups)
@@ -238,57 +193,43 @@ def n_held_out(divided: Divided) -> int:
 # What all workers know
 
 
-@dataclass(frozen=True)
-class Common:
-    """What all workers know.
-
-    Attributes
-    ----------
-    classes : ndarray of labels
-    counts : ndarray of shape (n_classes,), float64
-        Rows of each class, those of calls before and those that are held out included.
-    whole : Whole
-    factors : ndarray of shape (n_classes,), float64, or None
-        What the weights of rows are multiplied by, by their class, and
-    mean : float
-        what they are divided by.
-    """
-
-    classes: NDArray[Any]
-    counts: Doubles
-    whole: Whole
-    factors: Doubles | None
-    mean: float
-
-
-Counted = tuple[NDArray[Any], Doubles, Doubles]
+Counted = tuple[NDArray[Any], NDArray[np.float64]]
 
 
 def count(divided: Divided) -> Counted:
-    """Return the classes of a worker, and two rows of numbers each of rows to train on and of those held out: how many
+    """Return the classes of a worker, and of rows to train on and of those held out two rows of numbers each: how many
     each class has, and the sums of their weights; of several labels a row, whose weights nobody asks for, how many.
     """
-    numbers = np.zeros((2, 2, divided[0].n_classes))
-    for numbers_of_rows, points in zip(numbers, divided, strict=True):
+    n_classes = divided[0].n_classes
+    numbers = np.zeros((2, 2, n_classes))
+    for which, points in enumerate(divided):
         if points is not None:
-            for sums, weights in zip(numbers_of_rows, (None, None if points.several else points.weights), strict=True):
-                sums += np.bincount(points.labels.ids, weights, minlength=points.n_classes)
-    return divided[0].classes, *numbers
+            weights = None if points.several else points.weights
+            numbers[which] = [np.bincount(points.labels.ids, sums, minlength=n_classes) for sums in (None, weights)]
+    return divided[0].classes, numbers
 
 
-def common_of(
-    planner: Planner, origin: Origin, counted: Sequence[Counted], whole: dict[str, Any], mean: float | None
-) -> Common:
+def whole_of(
+    planner: Planner,
+    call: Call | None,
+    state: State | None,
+    counted: Sequence[Counted],
+    facts: dict[str, Any],
+    mean: float | None,
+) -> Whole:
     """Add up what workers have counted.
 
     Parameters
     ----------
     planner : Planner
-    origin : Origin
+    call : Call or None
+        Of `partial_fit`.
+    state : State or None
+        The model that it goes on from, without W.
     counted : sequence of Counted
         What `count` returned on each worker.
-    whole : dict
-        Fields of `Whole` beside the counts.
+    facts : dict
+        Fields of `Whole`.
     mean : float or None
         What weights are divided by; None: their mean over rows to train on.
 
@@ -297,17 +238,14 @@ def common_of(
     ValueError
         For labels of two kinds, a single class, or weights of classes that cannot be.
     """
-    classes = all_classes([classes_of_worker for classes_of_worker, _, _ in counted])
+    classes = all_classes([classes_of_worker for classes_of_worker, _ in counted])
     n, class_weight = len(classes), planner.parameters["class_weight"]
     if n < 2:
         raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
-    train, held_out_rows = np.zeros((2, 2, n))
-    for classes_of_worker, train_of_worker, held_out_of_worker in counted:
-        place = find_positions(classes_of_worker, classes, "y")
-        train[:, place] += train_of_worker
-        held_out_rows[:, place] += held_out_of_worker
-    (n_trained, train_weights), (rows, weights) = train, train + held_out_rows
-    factors = None
+    numbers, factors = np.zeros((2, 2, n)), None
+    for classes_of_worker, numbers_of_worker in counted:
+        numbers[..., find_positions(classes_of_worker, classes, "y")] += numbers_of_worker
+    (n_trained, train_weights), (rows, weights) = numbers[0], numbers.sum(axis=0)
     if isinstance(class_weight, str):
         factors = weights.sum() / (n * weights)
     elif class_weight is not None:
@@ -316,41 +254,47 @@ def common_of(
         raise ValueError("class_weight has a weight of 0; leave the rows of that class out instead")
     if mean is None:
         mean = float((train_weights if factors is None else train_weights * factors).sum() / n_trained.sum())
-    counts = Before.of(origin.state, classes, 0, Call()).counts + rows
+    n_seen = Before.of(state, classes, 0, Call()).counts + rows
     # Of a call, a class that only `classes` names is drawn like one with a row.
-    draws = n_trained if origin.call is None else np.maximum(counts, 1.0)
-    return Common(classes, counts, Whole(draws, **whole), factors, mean)
+    counts = n_trained if call is None else np.maximum(n_seen, 1.0)
+    return Whole(counts, classes=classes, n_seen=n_seen, factors=factors, mean=mean, **facts)
 
 
-def weighted(points: Points, common: Common) -> Points:
+def weighted(points: Points, whole: Whole) -> Points:
     """Return points among all classes, with weights of mean 1 over all workers; None where all are equal."""
-    points = among(points, common.classes)
-    if points.weights is None and common.factors is None:
+    points = among(points, whole.classes)
+    if points.weights is None and whole.factors is None:
         return points
     row_weights = np.ones(len(points.labels)) if points.weights is None else points.weights
-    if common.factors is not None:
-        row_weights = row_weights * common.factors[points.labels.ids]
-    return replace(points, weights=row_weights / common.mean)
+    if whole.factors is not None:
+        row_weights = row_weights * whole.factors[points.labels.ids]
+    return replace(points, weights=row_weights / whole.mean)
 
 
 def plan_rows(
-    planner: Planner, origin: Origin, divided: Divided, common: Common, by_batches: bool, solver: Part | None
-) -> tuple[Planned, FeatureScaling | None]:
-    """Return what training is to be, and how features are scaled, by the rows of one worker.
+    planner: Planner,
+    call: Call | None,
+    state: State | None,
+    divided: Divided,
+    whole: Whole,
+    by_batches: bool,
+    solver: Part | None,
+) -> tuple[Planned, Whole]:
+    """Return what training is to be, and what all workers know with how features are scaled, by rows of one worker.
 
     "auto" stands for what recipes say and, in a fit, trials. An untried ridge is by the rows of all.
     """
-    points, n_rows_of_all = weighted(divided[0], common), common.whole.n_rows
-    if origin.call is not None or by_batches:
+    points = weighted(divided[0], whole)
+    if call is not None or by_batches:
         if points.several and planner.parameters.is_auto("model"):  # on a cluster it is a linear one
             planner = planner.changed(model="linear")
-        planned, _, scaling = planner.plan_call(origin.state, points, replace(origin.call or Call(), shared=True))
-        if origin.call is not None:
-            plan = planned.plan
-            more = passes_of_call(plan, origin.history, origin.call, n_rows_of_all)  # type: ignore[arg-type]
+        planned, _, scaling = planner.plan_call(state, points, replace(call or Call(), shared=True))
+        if call is not None:
+            plan, history = planned.plan, History() if state is None else state.history
+            more = passes_of_call(plan, history, call, whole.n_rows)  # type: ignore[arg-type]
             more |= {"averaging": "none"} if isinstance(plan, PointsPlan) else {}
             planned = replace(planned, plan=replace(plan, **more))
-        return planned, scaling
+        return planned, replace(whole, scaling=scaling)
     parameters, chosen = planner.parameters, planner.check()
     model, x, scaling = linear_model(chosen), points.x, None
     if solver is not None:
@@ -361,22 +305,22 @@ def plan_rows(
     choice = Choice(parameters, replace(chosen, model=model), Facts.of(x, points.n_classes), by_steps=True)
     planned = plan_points(choice, replace(points, x=x))
     points_plan: Any = planned.plan
-    if parameters.is_auto("alpha") and not planned.alpha_path and x.shape[0] < n_rows_of_all:
-        alpha = points_plan.alpha * x.shape[0] / n_rows_of_all
+    if parameters.is_auto("alpha") and not planned.alpha_path and x.shape[0] < whole.n_rows:
+        alpha = points_plan.alpha * x.shape[0] / whole.n_rows
         planned = replace(planned, plan=replace(points_plan, alpha=alpha), params={**planned.params, "alpha": alpha})
-    return planned, scaling
+    return planned, replace(whole, scaling=scaling)
 
 
-def shard_of(
-    divided: Divided, which: int, common: Common, scaling: FeatureScaling | None, like: Any, number: int, first: int
-) -> Shard:
-    """Return the rows to train on (0), or those held out (1), as training takes them: dense or sparse as W needs."""
-    rows = divided[which]
-    assert rows is not None
-    points = weighted(rows, common)
-    x = points.x if like is None else as_stored(points.x, sparse=like.sparse)
+def shard_of(divided: Divided, whole: Whole, by_batches: bool, number: int, first: int) -> Shard:
+    """Return the rows to train on, and those held out, as training takes them: dense or sparse as W needs."""
+    rows, rows_out = divided
+    points, validation = weighted(rows, whole), None
+    if rows_out is not None:
+        validation = shard_of((rows_out, None), whole, by_batches, number, 0)
+    x = points.x if by_batches else as_stored(points.x, sparse=whole.sparse)
+    x = x if whole.scaling is None else whole.scaling.apply(x)
     indptr = points.labels.indptr if points.several else None
-    return Shard(x if scaling is None else scaling.apply(x), points.labels.ids, points.weights, number, first, indptr)
+    return Shard(x, points.labels.ids, points.weights, number, first, indptr, validation)
 
 
 class Loaded:
@@ -385,43 +329,44 @@ class Loaded:
     Attributes
     ----------
     shards : list of future of Shard
-        Rows to train on.
-    held_out : list of future of Shard or None
-        Rows that are held out, where there are some.
     facts : list of RowFacts
-    n_rows : list of int
-        Rows to train on, by worker.
     n_held_out : list of int
         Rows held out, by worker.
     by_batches : bool
         Whether training is by minibatches.
-    common : list of future of Common
-        The same object on two workers, where there are two.
     whole : list of future of Whole
-        As `common`.
-    scaling : list of future of FeatureScaling or None
-        As `common`.
+        The same object on two workers, where there are two.
+    call : Call or None
+        Of `partial_fit`; None of a fit.
+    state : State or None
+        The model that a call goes on from, without W.
     """
 
     def __init__(
-        self, workers: Workers, planner: Planner, parts: list[list[Any]], numbers: list[list[int]], origin: Origin
+        self,
+        workers: Workers,
+        planner: Planner,
+        parts: list[list[Any]],
+        numbers: list[list[int]],
+        call: Call | None = None,
+        state: State | None = None,
+        known: NDArray[Any] | None = None,
     ) -> None:
-        self.workers, self.planner, self.parts, self.numbers, self.origin = workers, planner, parts, numbers, origin
+        self.workers, self.planner, self.parts, self.numbers = workers, planner, parts, numbers
+        self.call, self.state, self._known = call, state, known
+        self.history = History() if state is None else state.history
         rows = self._load()
-        names, self.stops_early = planner.check().names, bool(planner.parameters.get("early_stopping", False))
-        self.by_batches = not planner.trains_log_odds or steps_by_batches(names, self.several)
-        if self.by_batches and self.stops_early:
+        stops_early = bool(planner.parameters.get("early_stopping", False))
+        self.by_batches = not planner.trains_log_odds or steps_by_batches(planner.check().names, self.several)
+        if self.by_batches and stops_early:
             raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
-        if origin.state is not None:
-            self._check_fits(origin.state)
+        if state is not None:
+            self._check_fits(state)
         self.largest = int(np.argmax([facts.n_rows for facts in self.facts]))
-        self._hold_out(rows)
-        self.n_rows = [facts.n_rows - n for facts, n in zip(self.facts, self.n_held_out, strict=True)]
-        self.common = self._count()
-        self.whole = workers.everywhere(attrgetter("whole"), self.common[0])
-        self.scaling: list[Any] = []
+        self._hold_out(rows, planner.parameters.get("validation_fraction") if stops_early else None)
+        self._n_rows = [facts.n_rows - n for facts, n in zip(self.facts, self.n_held_out, strict=True)]
+        self.whole = self._count()
         self.shards: list[Any] = [None] * len(self.facts)
-        self.held_out: list[Any] = [None] * len(self.facts)
         [self.n_classes] = workers.gather([workers.submit(0, attrgetter("n_classes"), self.whole[0])])
 
     def _load(self) -> list[Any]:
@@ -435,77 +380,67 @@ class Loaded:
         workers.places, self.numbers = [workers.places[n] for n in filled], [self.numbers[n] for n in filled]
         self.facts: list[RowFacts] = [facts_of_rows for facts_of_rows in facts if facts_of_rows is not None]
         check_alike(self.facts)
-        self.several, self.sparse_labels = self.facts[0].n_columns > 0, self.facts[0].sparse_labels
+        self.several = self.facts[0].label_columns > 0
         return [rows[number] for number in filled]
 
-    def _hold_out(self, rows: Sequence[Any]) -> None:
+    def _hold_out(self, rows: Sequence[Any], fraction: float | None) -> None:
         """Divide the rows of each worker in those to train on and those held out."""
-        parameters = self.planner.parameters
-        seed = parameters["random_state"]
-        self.fraction = parameters.get("validation_fraction") if self.stops_early else None
-        self.random = np.random.RandomState() if seed is None else fork(seed)
-        self._groups_out: NDArray[np.int64] | None = None
-        if self.fraction is not None:
+        seed, groups_out = self.planner.parameters["random_state"], None
+        random = np.random.RandomState() if seed is None else fork(seed)
+        if fraction is not None:
             sizes = [sizes for sizes in self.workers.gather(self.workers.each(sizes_of_groups, rows)) if sizes]
-            groups_out = draw_groups(sizes, self.fraction, fork(self.random)) if sizes else None
-            self._groups_out = groups_out if len(rows) > 1 else None
+            groups_out = draw_groups(sizes, fraction, fork(random)) if sizes else None
+        self._drawn = (random, fraction, groups_out if len(rows) > 1 else None)
         self._divided = [self._divide(number, points) for number, points in enumerate(rows)]
         self.n_held_out = self.workers.gather(self.workers.each(n_held_out, self._divided))
-        if self.stops_early and not any(self.n_held_out):
+        if fraction is not None and not any(self.n_held_out):
             raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
 
     def _rows(self, number: int) -> Any:
         parts = [dask.delayed(pack, pure=False)(*self.parts[part]) for part in self.numbers[number]]
-        return self.workers.submit(number, load, self.planner, self.origin.known, self.workers.compute(number, parts))
+        return self.workers.submit(number, load, self.planner, self._known, self.workers.compute(number, parts))
 
     def _divide(self, number: int, rows: Any) -> Any:
-        return self.workers.submit(number, divide, rows, self.random, self.fraction, number, self._groups_out)
+        random, fraction, groups_out = self._drawn
+        return self.workers.submit(number, divide, rows, random, fraction, number, groups_out)
 
     def _count(self) -> list[Any]:
         """Count the rows of each class, and make what all workers know."""
-        origin, first = self.origin, self.facts[0]
-        counted = self.workers.each(count, self._divided)
-        mean = None if origin.call is None else 1.0
+        first, mean = self.facts[0], None if self.call is None else 1.0
         if self.several and mean is None:
             mean = sum(facts.weight for facts in self.facts) / sum(facts.n_rows for facts in self.facts)
-        sparse = first.sparse and not self.by_batches
-        whole = {
+        facts = {
             "n_shards": len(self.facts),
             "n_features": first.n_features,
-            "n_rows": sum(self.n_rows),
-            "sparse": sparse if origin.state is None or self.by_batches else origin.state.weights.sparse,
-            "goes_on": origin.call is not None or origin.history.n_fit > 0,
+            "n_rows": sum(self._n_rows),
+            "sparse": not self.by_batches and (first.sparse if self.state is None else self.state.weights.sparse),
+            "goes_on": self.call is not None,
         }
-        return self.workers.everywhere(common_of, self.planner, origin.without_model, counted, whole, mean)
+        counted = self.workers.each(count, self._divided)
+        return self.workers.everywhere(whole_of, self.planner, self.call, self.state, counted, facts, mean)
 
     def plan(self, solver: Part | None = None) -> Planned:
         """Find out what "auto" stands for, but for a solver that is given, and make the shards."""
-        workers, largest = self.workers, self.largest
-        arguments = (self.origin.without_model, self._divided[largest], self.common[0], self.by_batches, solver)
-        plan_and_scaling = workers.submit(largest, plan_rows, self.planner, *arguments)
+        workers, i = self.workers, self.largest
+        arguments = (self.call, self.state, self._divided[i], self.whole[0], self.by_batches, solver)
+        planned_and_whole = workers.submit(i, plan_rows, self.planner, *arguments)
         planned: Planned
-        [planned] = workers.gather([workers.submit(largest, itemgetter(0), plan_and_scaling)])
-        self.scaling = workers.everywhere(itemgetter(1), plan_and_scaling)
+        [planned] = workers.gather([workers.submit(i, itemgetter(0), planned_and_whole)])
+        self.whole = workers.everywhere(itemgetter(1), planned_and_whole)
         self._make_shards(range(len(self.numbers)))
-        workers.wait([*self.shards, *filter(None, self.held_out), *self.whole, *self.scaling])
+        workers.wait([*self.shards, *self.whole])
         return planned
 
     def _make_shards(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            self.shards[number] = self._shard(number, 0)
-            self.held_out[number] = self._shard(number, 1) if self.n_held_out[number] else None
+            first = self.history.n_points + sum(self._n_rows[:number])
+            arguments = (self._divided[number], self.whole[0], self.by_batches, number, first)
+            self.shards[number] = self.workers.submit(number, shard_of, *arguments)
             self._divided[number] = None  # the rows are in the shards
-
-    def _shard(self, number: int, which: int) -> Any:
-        first = self.origin.history.n_points + sum(self.n_rows[:number]) if which == 0 else 0
-        like = None if self.origin.state is None or self.by_batches else self.origin.state.weights
-        arguments = (self._divided[number], which, self.common[0], self.scaling[0], like, number, first)
-        return self.workers.submit(number, shard_of, *arguments)
 
     def restore(self, moved: list[int], lost: frozenset[str]) -> None:
         """Make the shards of lost workers again; raises LostWorkerError where what all know is lost with them."""
-        for name in ("common", "whole", "scaling"):
-            setattr(self, name, self.workers.survivors(getattr(self, name), lost))
+        self.whole = self.workers.survivors(self.whole, lost)
         for number in moved:
             self._divided[number] = self._divide(number, self._rows(number))
         self._make_shards(moved)
@@ -515,14 +450,11 @@ class Loaded:
         n, kinds = self.facts[0].n_features, ("one label a row", "an indicator matrix of labels")
         if state.features.n != n:
             raise ValueError(
-                f"X has {n} features, but the model has {state.features.n}; partial_fit on a cluster takes as many as "
-                "before"
+                f"X has {n} features; partial_fit on a cluster takes as many as before, {state.features.n}"
             )
         if state.several != self.several:
             raise ValueError(f"y has {kinds[self.several]}; the model was trained with {kinds[state.several]}")
         by_batches = state.weights.kind == "phi" or state.weights.by_minibatches
         if not (by_batches if self.by_batches else state.weights.is_linear):
-            raise ValueError(
-                f"solver is {self.planner.parameters['solver']!r}; partial_fit goes on with the model that is there, "
-                "which was trained otherwise: leave it as it was"
-            )
+            solver = self.planner.parameters["solver"]
+            raise ValueError(f"solver is {solver!r}, but the model was trained otherwise; leave it as it was")

@@ -30,7 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -58,11 +60,10 @@ FLOOR = {"margin": 1.0, "triplet": 1.0}
 
 
 Parts = Sequence[WeightPart]
-Changes = Sequence[tuple[Ids, WeightPart]]  # of each part the rows that moved, and by how much
+Change = tuple[Ids, WeightPart]  # of a part the rows that moved, and by how much
 
 
-@dataclass(frozen=True)
-class Curvature:
+class Curvature(NamedTuple):
     """Curvatures of the loss of some rows, a row's part of the loss counting as 1.
 
     Attributes
@@ -90,10 +91,8 @@ class Curvature:
     @classmethod
     def total(cls, curvatures: Sequence[Curvature]) -> Curvature:
         """Add up the curvatures of shards, in their order."""
-        pairs, counts = curvatures[0].pairs, curvatures[0].counts
-        for curvature in curvatures[1:]:
-            pairs, counts = pairs + curvature.pairs, counts + curvature.counts
-        return cls(pairs, counts, sum(curvature.n_rows for curvature in curvatures), curvatures[0].coupling)
+        pairs, counts, n_rows, couplings_of_shards = zip(*curvatures, strict=True)
+        return cls(reduce(add, pairs), reduce(add, counts), sum(n_rows), couplings_of_shards[0])
 
 
 def multiply_by_ways(
@@ -154,8 +153,7 @@ def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -
 # Passes
 
 
-@dataclass(frozen=True)
-class CarriedNumbers:
+class CarriedNumbers(NamedTuple):
     """What the points of a shard carry from pass to pass, and the W that it belongs to.
 
     Attributes
@@ -173,20 +171,18 @@ class CarriedNumbers:
     normalizer: float
 
 
-@dataclass(frozen=True)
-class Passed:
+class Passed(NamedTuple):
     """What a pass has made: for each part the rows that moved and their changes, what points carry, and a report.
 
     With one shard the one part is W itself.
     """
 
-    changes: Changes
+    changes: Sequence[Change]
     carried: CarriedNumbers
     report: PassReport
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """What a training leaves beside W, in the order of the labels.
 
     Attributes
@@ -264,7 +260,7 @@ class ShardPasses:
 
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
         """Measure the rows of a shard."""
-        y, squares = shard.classes(self.whole.n_classes), shard.squares
+        y, squares = shard.classes(self.whole.n_classes), shard.x**2
         pairs: Any = sp.csr_array(squares.T @ y) if isinstance(squares, sp.csr_array) else y.T @ squares
         counts = np.bincount(shard.labels, y.data, minlength=self.whole.n_classes).astype(np.float64)
         return Curvature(pairs, counts, len(shard), coupling)
@@ -274,7 +270,9 @@ class ShardPasses:
         """How far a pass counts to have moved a weight at least, if it did."""
         return FLOOR.get(self.plan.loss, 0.0) if isinstance(self.plan, BatchesPlan) else 0.0
 
-    def changes(self, curvature: Curvature, parts: Parts, weights: Weights, beside: Floats, eta: float) -> Changes:
+    def changes(
+        self, curvature: Curvature, parts: Parts, weights: Weights, beside: Floats, eta: float
+    ) -> Sequence[Change]:
         """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it.
 
         W is made its own change.
@@ -291,8 +289,16 @@ class ShardPasses:
             changes.append((rows, WeightPart(moved, intercept, squares=more[rows] if len(more) else more)))
         return changes
 
-    def merged(self, part: WeightPart, curvature: Curvature, changes: Changes, eta: float) -> WeightPart:
-        """Return a part of W after the changes of several shards, in their order; `curvature` are those of all rows."""
+    def merge(
+        self, part: WeightPart, curvature: Curvature | None, changes: Sequence[Change], stretch: Stretch
+    ) -> WeightPart:
+        """Return a part of W after the changes of all shards, in their order; with one shard it is the change.
+
+        `curvature` are those of all rows.
+        """
+        if curvature is None:
+            return changes[0][1]
+        eta = self.plan.schedule.at(stretch.n_pass)[0] / stretch.n_stretches
         squares, intercept = part.squares.copy(), np.zeros_like(part.intercept)
         for rows, change in changes:
             intercept += change.intercept
@@ -356,7 +362,7 @@ class ShardPasses:
         if curvature is None:
             carried_on = CarriedNumbers(ended.u, NO_DOUBLES, np.nan)
             [part] = self.split(weights, ended.beside)
-            changes: Changes = [(np.arange(len(part.matrix), dtype=np.int32), part)]
+            changes: Sequence[Change] = [(np.arange(len(part.matrix), dtype=np.int32), part)]
         else:
             carried_on = self.carried(shard, ended.u, weights)
             changes = self.changes(curvature, parts, weights, ended.beside, eta * (last - first) / n)
@@ -371,12 +377,6 @@ class ShardPasses:
             bytes_out=sum(changes[number][0].nbytes + changes[number][1].nbytes for number in other_shards),
         )
         return Passed(changes, carried_on, report)
-
-    def merge(self, part: WeightPart, curvature: Curvature | None, changes: Changes, stretch: Stretch) -> WeightPart:
-        """Return a part of W after the changes of all shards; with one shard it is the change."""
-        if curvature is None:
-            return changes[0][1]
-        return self.merged(part, curvature, changes, self.plan.schedule.at(stretch.n_pass)[0] / stretch.n_stretches)
 
     def follow(self, carried: CarriedNumbers, shard: Shard, weights: Weights) -> Doubles:
         """Return u as it would be by a W to which other shards have added.
@@ -407,8 +407,10 @@ class ShardPasses:
         rows = np.linspace(0, len(shard) - 1, min(len(shard), STAND_FOR_ALL)).astype(np.intp)
         return float(weights.log_normalizers(shard.x[rows], self.plan.n_threads).mean())
 
-    def held_out_loss(self, rows: Shard, parts: Parts, n_averaged: int) -> tuple[float, float]:
+    def held_out_loss(self, shard: Shard, parts: Parts, n_averaged: int) -> tuple[float, float]:
         """Return the sum of weighted log-losses, in nats, of rows that are held out, and of their weights."""
+        rows = shard.held_out
+        assert rows is not None
         losses, _ = self.finished(parts, n_averaged).log_losses(rows.x, rows.labels, self.plan.n_threads)
         weights = np.ones(len(losses)) if rows.weights is None else rows.weights
         return float(weights @ losses), float(weights.sum())
@@ -494,7 +496,7 @@ class BatchPasses(ShardPasses):
 
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
         """See `ShardPasses`; it has the form of W, whose column after the features has the intercepts."""
-        n, columns = len(shard), [sp.csr_array(shard.squares)]
+        n, columns = len(shard), [sp.csr_array(shard.x**2)]
         if self.plan.fit_intercept:
             columns.append(sp.csr_array(np.full((n, 1), coupling[1] / coupling[0], dtype=np.float32)))
         pairs = sp.csr_array(shard.classes(self.whole.n_classes).T @ sp.hstack(columns, format="csr"))

@@ -14,17 +14,16 @@ import numpy as np
 from manyclass.choosing.costs import Planned
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import state_of
-from manyclass.dask.loading import Common, Loaded
-from manyclass.dask.shards import PassReport, Stretch
+from manyclass.dask.loading import Loaded
+from manyclass.dask.shards import PassReport, Stretch, Whole
 from manyclass.dask.workers import LostWorkerError
 from manyclass.fitting.planner import report_of
 from manyclass.training.passes import place_in_words, warn_of_clock, warn_user
 from manyclass.training.state import Features, FitReport, History, State
-from manyclass.weights.weights import FeatureScaling
+from manyclass.weights.weights import Weights
 
 Done = TypeVar("Done")
 
-Draft = dict[str, Any]  # fields of a state
 MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill three
 
 
@@ -52,11 +51,11 @@ class Round:
     def count(self, reports: list[PassReport]) -> None:
         """Add the reports of a round."""
         names = ("n_visits", "class_updates", "bytes_in", "bytes_out")
-        if not self.workers:
-            self.workers = [dict.fromkeys(names, 0) for _ in reports]
-        for counts, report in zip(self.workers, reports, strict=True):
-            for name in names:
-                counts[name] += getattr(report, name)
+        before = self.workers or [dict.fromkeys(names, 0)] * len(reports)
+        self.workers = [
+            {name: counts[name] + getattr(report, name) for name in names}
+            for counts, report in zip(before, reports, strict=True)
+        ]
 
 
 class Training(ABC):
@@ -122,10 +121,8 @@ class Training(ABC):
             except LostWorkerError as fault:
                 self.n_lost += 1
                 if self.n_lost > MOST_LOSSES:
-                    advice = self.workers.short_memory()
-                    raise RuntimeError(
-                        f"training lost workers {self.n_lost} times, the last time {fault}; {advice}"
-                    ) from fault
+                    lost = f"training lost workers {self.n_lost} times, the last time {fault}"
+                    raise RuntimeError(f"{lost}; {self.workers.short_memory()}") from fault
                 moved = self.workers.replace(fault.places)
                 self.loaded.restore(moved, fault.places)
                 self._recover(moved, fault.places)
@@ -146,36 +143,31 @@ class Training(ABC):
 def without_weights(model: LabelClassifier) -> State:
     """Return the state of a fitted estimator without W."""
     state = state_of(model)
-    weights = state.weights
-    none = replace(weights, matrix=weights.matrix[:0].copy(), bias=weights.bias[:0].copy())
+    none = replace(state.weights, matrix=state.weights.matrix[:0].copy(), bias=state.weights.bias[:0].copy())
     return replace(state, weights=none, squares=None)
 
 
 # The state after a training
 
 
-def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> Draft:
+def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> dict[str, Any]:
     """Return what the client knows of the state after a training: all but what is as large as the classes."""
-    origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held_out)
-    history, before, how = History.of_fit(n), np.zeros(0), report_of(planned, FitReport(**stopping))
-    if origin.call is not None:
-        history = origin.history.gone_on(n, None, 0.0)
-        if origin.state is not None:
-            before, how = origin.state.curve, origin.state.fit_report
-    whole_curve = np.concatenate([before, curve])
+    before, facts, n = loaded.state, loaded.facts[0], sum(facts.n_rows for facts in loaded.facts)
+    curve = [*([] if before is None else before.curve), *curve]
+    report = report_of(planned, FitReport(**stopping)) if before is None else before.fit_report
     return {
         "features": Features(facts.n_features, None if facts.names is None else np.array(facts.names, dtype=object)),
-        "history": history,
-        "curve": whole_curve,
+        "history": History.of_fit(n) if loaded.call is None else loaded.history.gone_on(n, None, 0.0),
+        "curve": np.array(curve),
         "several": loaded.several,
-        "sparse_labels": loaded.sparse_labels,
-        "fit_report": replace(how, best_iter=stopping.get("best_iter") or len(whole_curve)),
+        "sparse_labels": facts.sparse_labels,
+        "fit_report": replace(report, best_iter=stopping.get("best_iter") or len(curve)),
     }
 
 
-def completed(draft: Draft, common: Common, scaling: FeatureScaling | None, weights: Any, **more: Any) -> State:
+def completed(draft: dict[str, Any], whole: Whole, weights: Weights, **more: Any) -> State:
     """Return the state with what workers know."""
     history = draft["history"]
-    n_labels = history.n_labels or float(common.counts.sum()) / history.n_points
-    fields = draft | more | {"history": replace(history, scaling=scaling, n_labels=n_labels)}
-    return State(classes=common.classes, counts=common.counts, weights=weights, **fields)
+    n_labels = history.n_labels or float(whole.n_seen.sum()) / history.n_points
+    fields = draft | more | {"history": replace(history, scaling=whole.scaling, n_labels=n_labels)}
+    return State(classes=whole.classes, counts=whole.n_seen, weights=weights, **fields)

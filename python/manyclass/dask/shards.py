@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from manyclass.training.plan import Labels
 from manyclass.training.state import Points
 from manyclass.weights.arrays import NO_FLOATS, Doubles, Floats, Ids, Matrix
+from manyclass.weights.weights import FeatureScaling
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Shard:
         Rows of the shards before it: draws are named by a row's number among all.
     indptr : ndarray of shape (n_rows + 1,), int64, or None
         Where the labels of each row begin; None: each row has one.
+    held_out : Shard or None
+        Rows of the worker that validate.
     """
 
     x: Matrix
@@ -38,6 +42,7 @@ class Shard:
     number: int
     first: int
     indptr: NDArray[np.int64] | None = None
+    held_out: Shard | None = None
 
     def __len__(self) -> int:
         return int(self.x.shape[0])
@@ -53,13 +58,6 @@ class Shard:
         return Points.numbered(self.x, self.lists, n_classes, self.weights)
 
     @property
-    def squares(self) -> Matrix:
-        """The squares of the features, dense or sparse as these are."""
-        if isinstance(self.x, sp.csr_array):
-            return sp.csr_array((np.square(self.x.data), self.x.indices, self.x.indptr), shape=self.x.shape)
-        return np.square(self.x)
-
-    @property
     def lists(self) -> Labels:
         """The labels of each row, as lists."""
         return Labels.single(self.labels) if self.indptr is None else Labels(self.indptr, self.labels)
@@ -72,14 +70,24 @@ class Whole:
     Attributes
     ----------
     counts : ndarray of shape (n_classes,), float64
-        Rows of each class.
+        Rows of each class, by which classes are drawn.
     n_shards : int
     n_features : int
     n_rows : int
+        Rows to train on.
     sparse : bool
         Whether W is feature-major, as sparse X has it where training is point by point.
     goes_on : bool
         Whether points may have been visited before these: what points carry then begins as `EarlierModel` says.
+    classes : ndarray of labels
+    n_seen : ndarray of shape (n_classes,), float64
+        Rows of each class, those of calls before and those that are held out included.
+    factors : ndarray of shape (n_classes,), float64, or None
+        What the weights of rows are multiplied by, by their class, and
+    mean : float
+        what they are divided by.
+    scaling : FeatureScaling or None
+        What features are scaled by.
     """
 
     counts: Doubles
@@ -88,6 +96,11 @@ class Whole:
     n_rows: int
     sparse: bool
     goes_on: bool = False
+    classes: Any = None
+    n_seen: Any = None
+    factors: Doubles | None = None
+    mean: float = 1.0
+    scaling: FeatureScaling | None = None
 
     @property
     def n_classes(self) -> int:
@@ -100,8 +113,7 @@ class Whole:
         return slice(n * part // self.n_shards, n * (part + 1) // self.n_shards)
 
 
-@dataclass(frozen=True)
-class WeightPart:
+class WeightPart(NamedTuple):
     """Some rows of the stored matrix of W, and in part 0 what goes with all of them.
 
     Attributes
@@ -117,14 +129,14 @@ class WeightPart:
     """
 
     matrix: Floats
-    intercept: Floats = field(default_factory=lambda: NO_FLOATS)
-    scale: Floats = field(default_factory=lambda: NO_FLOATS)
-    squares: Floats = field(default_factory=lambda: NO_FLOATS)
+    intercept: Floats = NO_FLOATS
+    scale: Floats = NO_FLOATS
+    squares: Floats = NO_FLOATS
 
     @property
     def nbytes(self) -> int:
         """How many bytes it takes to move it."""
-        return self.matrix.nbytes + self.intercept.nbytes + self.scale.nbytes + self.squares.nbytes
+        return sum(array.nbytes for array in self)
 
 
 @dataclass(frozen=True)
@@ -141,8 +153,7 @@ class Stretch:
         return first, last
 
 
-@dataclass(frozen=True)
-class PassReport:
+class PassReport(NamedTuple):
     """What a pass reports: sums over the visits of a shard.
 
     Attributes
