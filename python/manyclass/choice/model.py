@@ -32,7 +32,6 @@ from manyclass.choice.fitting import (
 from manyclass.choice.identification import MOST_FREE, find_fixed_nests, find_unidentified, hold_constant
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings
-from manyclass.choice.policies import ChoicePolicies
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.choice.summary import ChoiceInference
 from manyclass.help_lines import hinting, storing
@@ -47,7 +46,7 @@ MANY_PAIRS = 100_000_000
 MOST_CONSTANTS = 1000  # alternatives that have constants of their own where a user does not say
 
 
-class ChoiceClassifier(ChoiceInference, ChoicePolicies):
+class ChoiceClassifier(ChoiceInference):
     r"""Discrete choice among few or very many alternatives: multinomial logit, probit, logistic and nested logit.
 
     Chooser i takes the alternative of the largest utility among those available,

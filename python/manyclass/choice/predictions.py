@@ -1,8 +1,8 @@
-"""What a fitted choice model is, and what it predicts."""
+"""What a fitted choice model is, what it predicts, and what follows where features or alternatives change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -19,7 +19,11 @@ from manyclass.choice.fitting import make_problems
 from manyclass.choice.mixed import MixedLogit
 from manyclass.choice.mixture import ChoiceState, MixtureProblem
 from manyclass.choice.sets import ChoiceSets, choice_sets, names_by_kind, positions_among
+from manyclass.labels import as_labels
 from manyclass.weights.arrays import Doubles
+
+FARTHEST = 745.0  # that the logarithm of a probability moves before it is that of 0
+STEP = 1e-4  # of utilities: the third derivative leaves some 1e-9 in relation to the first
 
 
 def features_by_kind(model: FittedChoiceModel) -> dict[str, tuple[str, ...]]:
@@ -41,6 +45,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     """An estimator that holds the state of a fitted choice model, or none, and answers for it."""
 
     n_jobs: int | None
+    mixture: Any
 
     # The state
 
@@ -96,13 +101,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         if form.pair_names:
             raise ValueError("the model has features of pairs; give ChoiceSets (manyclass.datasets.choice_sets)")
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return choice_sets(
-            alternatives=state.alternatives,
-            X=X,
-            Z=state.Z,
-            chooser_names=form.chooser_names,
-            alternative_names=form.alternative_names,
-        )
+        names = {"chooser_names": form.chooser_names, "alternative_names": form.alternative_names}
+        return choice_sets(alternatives=state.alternatives, X=X, Z=state.Z, **names)
 
     def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem | MixtureProblem]:
         """The problems of ranges of rows, with the alternatives that these have."""
@@ -200,12 +200,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         dict with "log_loss" and "error"
         """
         sets = self._chosen(X, y, sample_weight)
-        losses = self._losses(sets)
-        wrong = self.predict(sets) != sets.labels
-        return {
-            "log_loss": float(np.average(losses, weights=sets.sample_weight)),
-            "error": float(np.average(wrong, weights=sets.sample_weight)),
-        }
+        by_row = {"log_loss": self._losses(sets), "error": self.predict(sets) != sets.labels}
+        return {name: float(np.average(values, weights=sets.sample_weight)) for name, values in by_row.items()}
 
     def _chosen(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> ChoiceSets:
         """The data with what was chosen, and their weights, where these are given beside."""
@@ -275,3 +271,132 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         if self._fitted.form.noise != "gumbel":
             raise ValueError(f"noise is {self._fitted.form.noise!r}; inclusive values are those of 'gumbel'")
         return self._answers(sets, "inclusive_values")
+
+    def _column(self, name: str) -> int:
+        names: list[str] = self.coef_names_
+        if name not in names:
+            raise ValueError(f"{name!r} is no coefficient; there are {', '.join(names[:20])}")
+        return names.index(name)
+
+    # What changes do
+
+    def marginal_effects(self, X: Any, feature: str, alternative: Any = None) -> Doubles:
+        """Return the derivatives of all probabilities by a feature, by central differences.
+
+        Parameters
+        ----------
+        X : ChoiceSets, or array-like of shape (n_rows, n_features)
+        feature : str
+            Or a column of the table that a formula made features of; all that follow from it move.
+        alternative : label, optional
+            The alternative whose feature moves; without, those of all alternatives or that of the chooser do.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_alternatives), float64
+        """
+        parts = self._rows(X).parts()
+        return np.concatenate([self._derivatives(part, feature, alternative, relative=False) for part in parts])
+
+    def _derivatives(self, sets: ChoiceSets, feature: str, alternative: Any, *, relative: bool) -> Doubles:
+        """The derivatives of all probabilities by a feature, or by shares of it, by central differences."""
+
+        def answer(name: str, step: float) -> Doubles:
+            def move(values: Doubles) -> Doubles:
+                return values * (1 + step) if relative else values + step
+
+            return self._answers(_moved(sets, feature, alternative, move), name)
+
+        utilities, step = self._answers(sets, "utilities"), STEP
+        finite = np.isfinite(utilities)
+        for _ in range(2):  # those of a mixture are not linear
+            moves = np.nan_to_num(np.abs(answer("utilities", step)[finite] - utilities[finite]), posinf=FARTHEST)
+            steepest = float(np.max(moves, initial=0)) / step
+            if steepest == 0:
+                return np.zeros(utilities.shape)
+            step = STEP / steepest
+        return np.asarray((answer("probabilities", step) - answer("probabilities", -step)) / (2 * step))
+
+    def elasticities(self, X: ChoiceSets, feature: str, alternative: Any = None) -> Doubles:
+        """Return by how many percent the expected share of each alternative moves by one percent of a feature.
+
+        Means over rows are weighted by probabilities.
+
+        Parameters
+        ----------
+        X : ChoiceSets
+        feature : str
+            Or a column of the table that a formula made features of; all that follow from it move.
+        alternative : label, whose feature moves; choosers and a wide table have columns instead
+
+        Returns
+        -------
+        ndarray of shape (n_alternatives,), float64
+        """
+        sets = self._rows(X)
+        if alternative is None and feature in (*sets.alternative_names, *sets.pair_names):
+            raise ValueError(f"alternative must be the one whose {feature!r} moves")
+        effects, shares = np.zeros((2, sets.n_alternatives))
+        for part in sets.parts():
+            effects += part.weights @ self._derivatives(part, feature, alternative, relative=True)
+            shares += part.weights @ self._answers(part, "probabilities")
+        return np.asarray(np.divide(effects, shares, out=np.zeros(len(shares)), where=shares > 0))
+
+    def simulate(self, before: ChoiceSets, after: ChoiceSets, price: str | None = None) -> dict[str, Any]:
+        """Compare two worlds: alternatives removed (`ChoiceSets.without`), added, or changed (`ChoiceSets.changed`).
+
+        Parameters
+        ----------
+        before : ChoiceSets
+        after : ChoiceSets of the same choosers
+        price : str, optional
+            The coefficient of money, by which changes of inclusive values become money.
+
+        Returns
+        -------
+        dict
+            "share_before" and "share_after", by alternative of each; "shares", the columns of a table of both; of
+            Gumbel noise "inclusive_value_change" by row, and with a price "surplus_change" by row, in its unit.
+        """
+        if before.n_rows != after.n_rows:
+            rows = f"{before.n_rows} rows before and {after.n_rows} after"
+            raise ValueError(f"there are {rows}; they must be the same choosers")
+        labels = [*dict.fromkeys([*before.alternatives.tolist(), *after.alternatives.tolist()])]
+        changes: dict[str, Any] = {}
+        shares: dict[str, Any] = {"alternative": np.array(labels, dtype=object)}
+        for name, sets in (("before", before), ("after", after)):
+            share = np.average(self.predict_proba(sets), axis=0, weights=before.sample_weight)
+            by_label = dict(zip(sets.alternatives.tolist(), share, strict=True))
+            changes[f"share_{name}"], shares[name] = share, np.array([by_label.get(label, 0.0) for label in labels])
+        changes["shares"] = shares | {"change": shares["after"] - shares["before"]}
+        if self._fitted.form.noise == "gumbel":
+            changes["inclusive_value_change"] = self.inclusive_values(after) - self.inclusive_values(before)
+            if price is not None:
+                if price in getattr(self.mixture, "coefficients", ()):
+                    raise ValueError(f"{price!r} varies among persons; a surplus in money needs a price that does not")
+                changes["surplus_change"] = changes["inclusive_value_change"] / -self.coef_[self._column(price)]
+        return changes
+
+
+def _moved(sets: ChoiceSets, feature: str, alternative: Any, move: Callable[[Doubles], Doubles]) -> ChoiceSets:
+    """The data where the values of a feature move, those of one alternative or, with None, of all."""
+    source, owners = sets.source, None  # of each value the alternative
+    if source is not None and feature in source.table:
+        owners = source.alternative and as_labels(source.table[source.alternative])
+    elif feature in sets.alternative_names:
+        owners = sets.alternatives
+    elif feature in sets.pair_names:
+        sets = replace(sets, lists=sets.lists.filled(sets.n_alternatives))
+        owners = sets.alternatives[sets.lists.alternatives]
+    is_moved: Any = True
+    if alternative is not None:
+        if owners is None:
+            raise ValueError(f"{feature!r} is of choosers or of their rows, and of no alternative: name no alternative")
+        position = positions_among([alternative], sets.alternatives, "alternative")[0]
+        is_moved = np.asarray(owners == sets.alternatives[position])
+
+    def moved(values: Any) -> Doubles:
+        numbers = np.asarray(values, dtype=np.float64)
+        return np.where(is_moved, move(numbers), numbers)
+
+    return sets.changed(**{feature: moved})

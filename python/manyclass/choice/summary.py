@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,12 +21,8 @@ from manyclass.choice.sets import ChoiceSets
 from manyclass.datasets.tables import library
 from manyclass.weights.arrays import Doubles
 
-TITLES = {
-    "gumbel": "multinomial logit",
-    "nested": "nested logit",
-    "normal": "multinomial probit",
-    "logistic": "multinomial logistic",
-}
+TITLES = {"gumbel": "multinomial logit", "nested": "nested logit"}
+TITLES |= {"normal": "multinomial probit", "logistic": "multinomial logistic"}
 PERSONS = 1 << 13  # drawn, of whom a median is told
 
 
@@ -38,19 +34,17 @@ class Test:
     ----------
     statistic : float
     degrees_of_freedom : int
-    p_value : float, of the chi-squared distribution
     """
 
     __test__ = False  # pytest takes it for one of its own
 
     statistic: float
     degrees_of_freedom: int
-    p_value: float
 
-    @classmethod
-    def of(cls, statistic: float, degrees_of_freedom: int) -> Self:
-        """Return the test of a statistic."""
-        return cls(statistic, degrees_of_freedom, float(stats.chi2.sf(max(statistic, 0.0), degrees_of_freedom)))
+    @property
+    def p_value(self) -> float:
+        """Return the probability of a larger statistic, of the chi-squared distribution."""
+        return float(stats.chi2.sf(max(self.statistic, 0.0), self.degrees_of_freedom))
 
 
 @dataclass(frozen=True)
@@ -82,17 +76,14 @@ class ChoiceSummary:
 
     def __str__(self) -> str:
         """Return the facts and the table."""
-        width = max(map(len, self.facts))
+        names, width = [*self.columns], max(map(len, self.facts))
+        names[5:7] = [f"{100 * (1 - self.level) / 2:.3g} %", f"{100 * (1 + self.level) / 2:.3g} %"]
+        cells = [[name, *map(_shown, column)] for name, column in zip(names, self.columns.values(), strict=True)]
+        texts = [[cell.rjust(max(map(len, column))) for cell in column] for column in cells[1:]]
+        first = max(map(len, cells[0]))
+        rows = zip((name.ljust(first) for name in cells[0]), *texts, strict=True)
         lines = [f"{name:<{width}}  {_shown(value)}" for name, value in self.facts.items()]
-        head = [*self.columns]
-        head[5:7] = [f"{100 * (1 - self.level) / 2:.3g} %", f"{100 * (1 + self.level) / 2:.3g} %"]
-        rows = [head, *([_shown(value) for value in row] for row in zip(*self.columns.values(), strict=True))]
-        first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
-        lines.append("")
-        for name, *cells in rows:
-            shown = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-            lines.append("  ".join([name.ljust(first), *shown]).rstrip())
-        return "\n".join(lines)
+        return "\n".join([*lines, "", *("  ".join(row).rstrip() for row in rows)])
 
 
 def _shown(value: Any) -> str:
@@ -119,36 +110,23 @@ class ChoiceInference(FittedChoiceModel):
         ChoiceSummary
         """
         state = self._fitted
-        facts: dict[str, Any] = {
-            "model": state.mixture.title if state.mixture else TITLES[state.form.model],
-            "rows": state.n_rows,
-            "alternatives": len(state.alternatives),
-            "free coefficients": state.n_free,
-            "solver": state.solver,
-            "standard errors": state.covariance.kind,
-        }
-        if np.isfinite(state.log_likelihood):
-            facts["log-likelihood"] = state.log_likelihood
-            facts["log-likelihood at 0"] = state.null_log_likelihood
-            facts["rho-squared"] = 1 - state.log_likelihood / state.null_log_likelihood
-            facts["AIC"] = 2 * (state.n_free - state.log_likelihood)
-            facts["BIC"] = state.n_free * float(np.log(state.n_rows)) - 2 * state.log_likelihood
+        title = state.mixture.title if state.mixture else TITLES[state.form.model]
+        facts: dict[str, Any] = {"model": title, "rows": state.n_rows, "alternatives": len(state.alternatives)}
+        facts |= {"free coefficients": state.n_free, "solver": state.solver, "standard errors": state.covariance.kind}
+        likelihood, null = state.log_likelihood, state.null_log_likelihood
+        if np.isfinite(likelihood):
+            facts |= {"log-likelihood": likelihood, "log-likelihood at 0": null, "rho-squared": 1 - likelihood / null}
+            facts["AIC"] = 2 * (state.n_free - likelihood)
+            facts["BIC"] = state.n_free * float(np.log(state.n_rows)) - 2 * likelihood
         errors = np.where(self.std_errors_ > 0, self.std_errors_, np.nan)
         nulls = np.zeros(len(errors))
         nulls[state.form.slices["dissimilarity"]] = 1.0
         if nulls.any():
             facts["z and p of dissimilarities"] = "against 1"
-        z = (self.coef_ - nulls) / errors
-        reach = stats.norm.ppf(0.5 + level / 2) * errors
-        columns = {
-            "coefficient": np.array(self.coef_names_, dtype=object),
-            "estimate": self.coef_,
-            "standard error": errors,
-            "z": z,
-            "p": 2 * stats.norm.sf(np.abs(z)),
-            "low": self.coef_ - reach,
-            "high": self.coef_ + reach,
-        }
+        z, reach = (self.coef_ - nulls) / errors, stats.norm.ppf(0.5 + level / 2) * errors
+        columns = {"coefficient": np.array(self.coef_names_, dtype=object), "estimate": self.coef_}
+        columns |= {"standard error": errors, "z": z, "p": 2 * stats.norm.sf(np.abs(z))}
+        columns |= {"low": self.coef_ - reach, "high": self.coef_ + reach}
         if state.unidentified:
             causes = [state.unidentified.get(name, "") for name in self.coef_names_]
             columns["cause"] = np.array(causes, dtype=object)
@@ -164,12 +142,6 @@ class ChoiceInference(FittedChoiceModel):
         check_number("level", level, low=0, high=1, open_low=True)
         columns = self.summary(level).columns
         return np.stack([columns["low"], columns["high"]], axis=1)
-
-    def _column(self, name: str) -> int:
-        names: list[str] = self.coef_names_
-        if name not in names:
-            raise ValueError(f"{name!r} is no coefficient; there are {', '.join(names[:20])}")
-        return names.index(name)
 
     def wald_test(self, hypotheses: Sequence[str] | Mapping[str, float] | ArrayLike, values: Any = 0.0) -> Test:
         """Return the Wald test of linear hypotheses.
@@ -194,7 +166,7 @@ class ChoiceInference(FittedChoiceModel):
         spread = R[:, moved] @ self.covariance_[np.ix_(moved, moved)] @ R[:, moved].T
         if not np.isfinite(spread).all() or np.linalg.matrix_rank(spread) < len(gap):
             raise ValueError("the hypotheses are not independent, or are about coefficients without a standard error")
-        return Test.of(float(gap @ np.linalg.solve(spread, gap)), len(gap))
+        return Test(float(gap @ np.linalg.solve(spread, gap)), len(gap))
 
     def likelihood_ratio_test(self, smaller: ChoiceInference) -> Test:
         """Return the test of a model that is this one with fewer free coefficients, fitted on the same data.
@@ -213,7 +185,7 @@ class ChoiceInference(FittedChoiceModel):
         df = a.n_free - b.n_free
         if df < 1:
             raise ValueError(f"the other model has {b.n_free} free coefficients; it must have fewer than {a.n_free}")
-        return Test.of(2 * (a.log_likelihood - b.log_likelihood), df)
+        return Test(2 * (a.log_likelihood - b.log_likelihood), df)
 
     def hausman_test(self, weaker: ChoiceInference) -> Test:
         """Return the test that another model, consistent under weaker assumptions, has the same coefficients.
@@ -230,19 +202,19 @@ class ChoiceInference(FittedChoiceModel):
         -------
         Test
         """
-        models = (weaker, self)
-        kinds = [model._fitted.covariance.kind for model in models]
+        kinds = [model._fitted.covariance.kind for model in (self, weaker)]
         if kinds != ["hessian", "hessian"]:
-            raise ValueError(f"standard errors are {kinds[1]!r} and {kinds[0]!r}; both must be by covariance='hessian'")
-        known = [dict(zip(model.coef_names_, model.std_errors_ > 0, strict=True)) for model in models]
-        names = [name for name in self.coef_names_ if all(model.get(name, False) for model in known)]
+            raise ValueError(f"standard errors are {kinds[0]!r} and {kinds[1]!r}; both must be by covariance='hessian'")
+        known = {name for name, error in zip(weaker.coef_names_, weaker.std_errors_, strict=True) if error > 0}
+        names = [name for name, error in zip(self.coef_names_, self.std_errors_, strict=True) if error > 0]
+        names = [name for name in names if name in known]
         if not names:
             raise ValueError("the two models have no coefficients in common that have standard errors")
-        places = [[model.coef_names_.index(name) for name in names] for model in models]
-        gap = weaker.coef_[places[0]] - self.coef_[places[1]]
-        spread = weaker.covariance_[np.ix_(places[0], places[0])] - self.covariance_[np.ix_(places[1], places[1])]
+        here, there = ([model._column(name) for name in names] for model in (self, weaker))
+        gap = weaker.coef_[there] - self.coef_[here]
+        spread = weaker.covariance_[np.ix_(there, there)] - self.covariance_[np.ix_(here, here)]
         statistic = float(gap @ np.linalg.pinv(spread, hermitian=True) @ gap)
-        return Test.of(statistic, int(np.linalg.matrix_rank(spread, hermitian=True)))
+        return Test(statistic, int(np.linalg.matrix_rank(spread, hermitian=True)))
 
     def iia_test(self, X: ChoiceSets, removed: ArrayLike) -> Test:
         """Return Hausman and McFadden's test of the independence from irrelevant alternatives.
@@ -303,6 +275,7 @@ class ChoiceInference(FittedChoiceModel):
         """
         check_choice("interval", interval, ("delta", "simulation"))
         check_number("level", level, low=0, high=1, open_low=True)
+        check_number("n_draws", n_draws, low=2, integer=True)
         tails = np.array([0.5 - level / 2, 0.5 + level / 2])
         places = [self._column(feature), self._column(price)]
         mixture, z = self._fitted.mixture, None
@@ -320,19 +293,17 @@ class ChoiceInference(FittedChoiceModel):
                 persons |= mixture.persons(theta, z)
             return -change * persons[feature] / persons[price]
 
+        def median(coefficients: Doubles) -> float:
+            return float(np.median(worths(coefficients)))
+
         means, covariance = self.coef_[places], self.covariance_[np.ix_(places, places)]
-        estimate = float(np.median(worths(means)))
         steps = np.diag(1e-4 * np.maximum(np.abs(means), 1e-3))
-        moves = [np.median(worths(means + step)) - np.median(worths(means - step)) for step in steps]
-        slope = np.array(moves) / (2 * np.diag(steps))
-        error = float(np.sqrt(slope @ covariance @ slope))
+        slope = np.array([median(means + step) - median(means - step) for step in steps]) / (2 * np.diag(steps))
+        estimate, error = median(means), float(np.sqrt(slope @ covariance @ slope))
         low, high = estimate + stats.norm.ppf(tails) * error
-        if interval == "simulation":
-            check_number("n_draws", n_draws, low=2, integer=True)
-            low = high = np.nan
-            if np.isfinite(covariance).all():
-                draws = check_random_state(random_state).multivariate_normal(means, covariance, n_draws)
-                low, high = np.quantile([np.median(worths(coefficients)) for coefficients in draws], tails)
+        if interval == "simulation" and np.isfinite(covariance).all():
+            draws = check_random_state(random_state).multivariate_normal(means, covariance, n_draws)
+            low, high = np.quantile([*map(median, draws)], tails)
         worth = {"estimate": estimate, "std_error": error, "low": float(low), "high": float(high)}
         if z is not None:
             worth["persons_low"], worth["persons_high"] = np.quantile(worths(means), tails).tolist()
