@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,13 @@ from manyclass.weights.tensor_file import (
 FORMAT = "manyclass choice model"
 FORMAT_VERSION = 1
 NAMES = ("chooser_names", "alternative_names", "pair_names", "group_labels", "nest_labels", "labels")
-LIKELIHOODS = ("log_likelihood", "null_log_likelihood")
+LIKELIHOODS = ("log_likelihood", "null_log_likelihood")  # None in a file where they are NaN
+# What a file calls the values and the arrays of a state.
+VALUES = {name: f"form.{name}" for name in (*NAMES, "noise", "rank", "has_features", "n_alternatives")}
+VALUES |= {name: name for name in ("n_rows", "n_free", "solver", "unidentified", *LIKELIHOODS)}
+VALUES |= {"covariance_rows": "covariance.n_rows", "covariance_kind": "covariance.kind", "converged": "fit.converged"}
+ARRAYS = {"theta": "fit.theta", "losses": "fit.losses", "draw_errors": "fit.draw_errors", "groups": "form.groups"}
+ARRAYS |= {"nests": "form.nests", "covariance": "covariance.matrix", "covariance_error": "covariance.error"}
 LEAST = {"n_alternatives": 1, "rank": -1, "n_rows": 1, "n_free": 0, "covariance_rows": 0}  # of integers
 CHOICES = {"solver": ("lbfgs", "double_sum"), "noise": names("noise"), "covariance_kind": COVARIANCES[1:]}
 CHOICES |= {"Z": ("none", "dense", "sparse")}
@@ -61,24 +69,27 @@ def write_choice_model(
     """
     if not np.isfinite(state.fit.theta).all():
         raise ValueError("coefficients are not finite; such a model cannot be saved")
-    if (parameters["mixture"] is None) != (state.mixture is None):
-        raise ValueError(f"mixture is {parameters['mixture']!r}, which is not that of the fit; fit the model again")
-    parts = {"model": _description(state, parameters), "notes": dict(notes or {})}
-    write_tensors(path, _tensors(state), make_metadata(FORMAT, FORMAT_VERSION, _plain, **parts))
-
-
-def _tensors(state: ChoiceState) -> dict[str, NDArray[Any]]:
-    tensors: dict[str, NDArray[Any]] = {name: getattr(state.fit, name) for name in ("theta", "losses", "draw_errors")}
-    tensors["covariance"] = np.ascontiguousarray(state.covariance.matrix)
-    tensors["covariance_error"] = state.covariance.error
-    tensors |= {"groups": state.form.groups, "nests": state.form.nests}
-    tensors |= encode_labels("alternatives", state.alternatives)[0]
+    mixture, constants, seed = (parameters[name] for name in ("mixture", "constants", "random_state"))
+    if (mixture is None) != (state.mixture is None):
+        raise ValueError(f"mixture is {mixture!r}, which is not that of the fit; fit the model again")
+    labels, of_labels = encode_labels("alternatives", state.alternatives)
+    about = {name: attrgetter(attribute)(state) for name, attribute in VALUES.items()}
+    about |= {name: None for name in LIKELIHOODS if np.isnan(about[name])} | {"alternatives": of_labels, "Z": "none"}
+    about["parameters"] = {name: value for name, value in parameters.items() if name not in ("mixture", "nests")}
+    about["parameters"]["constants"] = constants if isinstance(constants, str) else None
+    about["parameters"]["random_state"] = seed if isinstance(seed, int | np.integer) else None
+    about["mixture"] = state.mixture and {
+        "kind": type(mixture).__name__,
+        "parameters": mixture.get_params(deep=False),
+        "state": state.mixture.description(),
+    }
+    tensors = labels | {name: np.ascontiguousarray(attrgetter(where)(state)) for name, where in ARRAYS.items()}
     if is_sparse(state.Z):
-        Z = sp.csr_array(state.Z)
+        Z, about["Z"] = sp.csr_array(state.Z), "sparse"
         tensors |= {"Z.data": Z.data, "Z.indices": Z.indices.astype(np.int64), "Z.indptr": Z.indptr.astype(np.int64)}
     elif state.Z is not None:
-        tensors["Z"] = np.ascontiguousarray(state.Z)
-    return tensors
+        tensors["Z"], about["Z"] = np.ascontiguousarray(state.Z), "dense"
+    write_tensors(path, tensors, make_metadata(FORMAT, FORMAT_VERSION, _plain, model=about, notes=dict(notes or {})))
 
 
 def _plain(value: Any) -> Any:
@@ -87,9 +98,7 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(
-        f"{value!r:.80} cannot be saved; only None, bool, int, float, str, lists and mappings of them can be"
-    )
+    raise TypeError(f"{value!r:.80} cannot be saved; only None, numbers, text, lists and mappings of them can be")
 
 
 def parameters_by_alternative(form: ChoiceForm, constants: Any) -> dict[str, Any]:
@@ -99,103 +108,55 @@ def parameters_by_alternative(form: ChoiceForm, constants: Any) -> dict[str, Any
     return {"constants": constants, "nests": np.array(form.nest_labels)[form.nests] if len(form.nests) else None}
 
 
-def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    mixture, constants, seed = (parameters[name] for name in ("mixture", "constants", "random_state"))
-    values = {name: value for name, value in parameters.items() if name not in ("mixture", "nests")}
-    values["constants"] = constants if isinstance(constants, str) else None
-    values["random_state"] = seed if isinstance(seed, int | np.integer) else None
-    return {
-        "parameters": values,
-        "mixture": state.mixture
-        and {
-            "kind": type(mixture).__name__,
-            "parameters": mixture.get_params(deep=False),
-            "state": state.mixture.description(),
-        },
-        **{name: getattr(state.form, name) for name in (*NAMES, "noise", "rank", "has_features", "n_alternatives")},
-        "alternatives": encode_labels("alternatives", state.alternatives)[1],
-        "Z": "sparse" if is_sparse(state.Z) else "none" if state.Z is None else "dense",
-        "covariance_rows": state.covariance.n_rows,
-        "covariance_kind": state.covariance.kind,
-        "converged": state.fit.converged,
-        **{name: getattr(state, name) for name in ("n_rows", "n_free", "solver", "unidentified")},
-        **{name: getattr(state, name) if np.isfinite(getattr(state, name)) else None for name in LIKELIHOODS},
-    }
-
-
 def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     """Return the parameters and the state of a file; what is wrong raises what `reading` makes a ValueError."""
     about = json.loads(file.metadata["model"])
     for name, choices in CHOICES.items():
         check_choice(name, about[name], choices)
-    check_flag("converged", about["converged"])
+    for name in ("converged", "has_features"):
+        check_flag(name, about[name])
     sizes = {name: count(file, about, name, least) for name, least in LEAST.items()}
-    form = _read_form(file, about, sizes)
-    mixture = mixture_state = None
+    causes, k = about.get("unidentified", {}), sizes["n_alternatives"]
+    form = _read_form(file, about, causes, k)
+    parameters, mixture = dict(about["parameters"], mixture=None), None
     if (of_mixture := about.get("mixture")) is not None:
         check_choice("mixture", of_mixture["kind"], tuple(ChoiceMixture.kinds))
-        mixture = ChoiceMixture.kinds[of_mixture["kind"]](**of_mixture["parameters"])
-        mixture.check_parameters()
-        mixture_state = mixture.restore(form, of_mixture["state"])
-    arrays = _read_estimates(file, form, form.n if mixture_state is None else len(mixture_state.names))
-    likelihood, null = (np.nan if about[name] is None else float(about[name]) for name in LIKELIHOODS)
-    causes = about.get("unidentified", {})
-    _check_text([*causes, *causes.values()])
+        parameters["mixture"] = ChoiceMixture.kinds[of_mixture["kind"]](**of_mixture["parameters"])
+        parameters["mixture"].check_parameters()
+        mixture = parameters["mixture"].restore(form, of_mixture["state"])
+    arrays = _read_estimates(file, form, form.n if mixture is None else len(mixture.names))
     covariance = arrays["covariance"], arrays["covariance_error"], sizes["covariance_rows"]
+    likelihood, null = (np.nan if about[name] is None else float(about[name]) for name in LIKELIHOODS)
+    parameters |= parameters_by_alternative(form, parameters.get("constants"))
     state = ChoiceState(
         form,
-        _read_alternatives(file, about["alternatives"], form.n_alternatives),
-        _read_features(file, about["Z"], (form.n_alternatives, len(form.alternative_names))),
+        _read_alternatives(file, about["alternatives"], k),
+        _read_features(file, about["Z"], (k, len(form.alternative_names))),
         ChoiceFit(arrays["theta"], arrays["losses"], about["converged"], arrays["draw_errors"]),
         Covariance(about["covariance_kind"], *covariance),
-        sizes["n_rows"],
-        sizes["n_free"],
-        likelihood,
-        null,
-        about["solver"],
-        mixture_state,
-        causes,
+        *(sizes["n_rows"], sizes["n_free"], likelihood, null, about["solver"], mixture, causes),
     )
-    parameters = dict(about["parameters"], mixture=mixture)
-    parameters |= parameters_by_alternative(form, parameters.get("constants"))
     warn_of_unread(file)
     return parameters, state
 
 
-def _read_form(file: TensorFile, about: Mapping[str, Any], sizes: Mapping[str, int]) -> ChoiceForm:
-    check_flag("has_features", about["has_features"])
-    text, k = {name: tuple(about[name]) for name in NAMES}, sizes["n_alternatives"]
-    for words in text.values():
-        _check_text(words)
-    form = ChoiceForm(
-        noise=about["noise"],
-        n_alternatives=k,
-        has_features=about["has_features"],
-        rank=sizes["rank"],
-        groups=_positions(file, "groups", np.int64, k, len(text["group_labels"])),
-        nests=_positions(file, "nests", np.int32, k, len(text["nest_labels"])),
-        **text,
-    )
-    if (
-        (form.has_features and not form.alternative_names)
-        or (form.own_tastes and len(form.labels) != k)
-        or (len(form.nests) and form.noise != "gumbel")
-    ):
-        raise ValueError("parts of the model do not fit each other")
-    return form
-
-
-def _check_text(words: Collection[Any]) -> None:
-    for word in words:
+def _read_form(file: TensorFile, about: Mapping[str, Any], causes: Mapping[str, str], k: int) -> ChoiceForm:
+    text = {name: tuple(about[name]) for name in NAMES}
+    for word in itertools.chain(*text.values(), *causes.items()):
         if not isinstance(word, str):
             raise ValueError(f"{word!r} is no name")
-
-
-def _positions(file: TensorFile, name: str, dtype: Any, k: int, n: int) -> NDArray[Any]:
-    positions = file.read(checked(file, name, dtype, (k if n else 0,)))
-    if len(positions) and (positions.min() < 0 or positions.max() >= n or (name == "groups" and all(positions))):
-        raise ValueError(f"{name!r} has numbers outside [0, {n})")
-    return positions
+    values: dict[str, Any] = {name: about[name] for name in ("noise", "has_features", "rank")}
+    for name, labels, dtype in (("groups", "group_labels", np.int64), ("nests", "nest_labels", np.int32)):
+        n, numbers = len(text[labels]), file.read(checked(file, name, dtype, (k if text[labels] else 0,)))
+        if len(numbers) and (numbers.min() < 0 or numbers.max() >= n or (name == "groups" and all(numbers))):
+            raise ValueError(f"{name!r} has numbers outside [0, {n})")
+        values[name] = numbers
+    form = ChoiceForm(n_alternatives=k, **values, **text)
+    lacks_features = form.has_features and not form.alternative_names
+    lacks_labels = form.own_tastes and len(form.labels) != k
+    if lacks_features or lacks_labels or (len(form.nests) and form.noise != "gumbel"):
+        raise ValueError("parts of the model do not fit each other")
+    return form
 
 
 def _read_estimates(file: TensorFile, form: ChoiceForm, n: int) -> dict[str, Doubles]:

@@ -101,7 +101,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         if form.pair_names:
             raise ValueError("the model has features of pairs; give ChoiceSets (manyclass.datasets.choice_sets)")
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        names = {"chooser_names": form.chooser_names, "alternative_names": form.alternative_names}
+        names: Any = {"chooser_names": form.chooser_names, "alternative_names": form.alternative_names}
         return choice_sets(alternatives=state.alternatives, X=X, Z=state.Z, **names)
 
     def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem | MixtureProblem]:
