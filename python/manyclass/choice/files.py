@@ -145,13 +145,13 @@ def _read_form(file: TensorFile, about: Mapping[str, Any], causes: Mapping[str, 
     for word in itertools.chain(*text.values(), *causes.items()):
         if not isinstance(word, str):
             raise ValueError(f"{word!r} is no name")
-    values: dict[str, Any] = {name: about[name] for name in ("noise", "has_features", "rank")}
+    values: dict[str, Any] = {name: about[name] for name in ("noise", "has_features", "rank")} | text
     for name, labels, dtype in (("groups", "group_labels", np.int64), ("nests", "nest_labels", np.int32)):
         n, numbers = len(text[labels]), file.read(checked(file, name, dtype, (k if text[labels] else 0,)))
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= n or (name == "groups" and all(numbers))):
             raise ValueError(f"{name!r} has numbers outside [0, {n})")
         values[name] = numbers
-    form = ChoiceForm(n_alternatives=k, **values, **text)
+    form = ChoiceForm(n_alternatives=k, **values)
     lacks_features = form.has_features and not form.alternative_names
     lacks_labels = form.own_tastes and len(form.labels) != k
     if lacks_features or lacks_labels or (len(form.nests) and form.noise != "gumbel"):
