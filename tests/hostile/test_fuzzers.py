@@ -157,7 +157,7 @@ def test_a_file_is_changed_the_same_way_again():
 @pytest.mark.filterwarnings("ignore")
 def test_a_check_that_is_gone_is_found(tmp_path, monkeypatch):
     """Numbers that are not finite, once nothing looks at them."""
-    monkeypatch.setattr("manyclass.words.vectors.finite", lambda file, name, array: array)
+    monkeypatch.setattr("manyclass.weights.tensor_file.finite", lambda file, name, array: array)
     found = 0
     for number, name, content in fuzz_files.contents("words", 0):
         try:

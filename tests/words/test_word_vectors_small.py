@@ -120,7 +120,7 @@ def test_bad_arguments_are_told(vectors, arguments, told):
 
 
 DAMAGES = {
-    "no rows": (lambda t: {k: v for k, v in t.items() if k != "rows"}, "it has no array 'rows'"),
+    "no rows": (lambda t: {k: v for k, v in t.items() if k != "rows"}, "'rows' is bool of shape"),
     "rows": (lambda t: t | {"rows": t["rows"].astype(np.int16)}, "'rows' is int16"),
     "scales": (lambda t: t | {"rows.scales": t["rows.scales"][:-1].copy()}, "'rows.scales' is float32 of shape"),
     "words": (lambda t: t | {"words.offsets": np.zeros_like(t["words.offsets"])}, "'words.text' is uint8 of shape"),
@@ -143,7 +143,7 @@ def test_other_files_are_told(tmp_path, vectors):
         WordVectors.load(tmp_path / "text")
     vectors.save(tmp_path / "v")
     rewrite(tmp_path / "v", metadata=lambda m: m | {"format_version": "2"})
-    with pytest.raises(ValueError, match="v has format version 2; this manyclass reads versions up to 1"):
+    with pytest.raises(ValueError, match=r"v has format version 2, .*; this manyclass reads versions 1 to 1"):
         WordVectors.load(tmp_path / "v")
     rewrite(tmp_path / "v", metadata=lambda m: m | {"format": "other"})
     with pytest.raises(ValueError, match=r"v is not a file of word vectors of manyclass: its format is 'other'"):

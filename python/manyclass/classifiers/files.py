@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_number
+from manyclass.checks import check_choice, check_number
 from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import as_labels
@@ -36,15 +36,12 @@ from manyclass.weights.saved_labels import decode_labels, encode_labels
 from manyclass.weights.tensor_file import (
     PathLike,
     TensorFile,
-    check_version,
     checked,
     count,
     decode_text,
     encode_text,
-    finite,
     make_metadata,
-    open_tensors,
-    reading,
+    open_format,
     tensor_file_bytes,
     warn_of_unread,
     write_tensors,
@@ -60,9 +57,12 @@ _DESCRIBED = {
     *("class", "parameters", "layout", "classes", "n_features_in", "n_iter", "coded", "vectorizer"),
     *("history", "hashing", "calibration", "automatic", "labels", "sets"),
 }
+# What a description says of labels: names in files, and fields of `State`.
+LABELS = {"multilabel_": "several", "n_labels_": "n_labels", "_sparse_labels": "sparse_labels"}
+LABELS |= {"threshold_": "threshold"}
+TABLES = {"alpha_path_": "alpha_path", "learning_rate_table_": "rates"}  # of what was tried, and fields of `FitReport`
 
 KINDS = ("AugmentReduceClassifier", "MarginClassifier", "SoftmaxClassifier")  # classes of models
-TABLES = {"alpha_path_": "alpha_path", "learning_rate_table_": "rates"}  # of what was tried, and fields of `FitReport`
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,6 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
     """
     history, arrays = state.history.encoded()
     report = state.fit_report
-    labels: dict[str, Any] = {
-        "multilabel_": int(state.several),
-        "n_labels_": state.n_labels,
-        "_sparse_labels": int(state.sparse_labels),
-        "threshold_": state.threshold,
-        **described(state.weights)[1],
-    }
     automatic: dict[str, Any] = {
         "resolved_params_": encode_parameters(report.params),
         "validation_curve_": report.validation_curve.tolist(),
@@ -160,55 +153,38 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
         "auto_rules": dict(report.rules),
         "auto_report_": [_replaced(line, np.inf, None) for line in report.report],
     }
-    for name, field_of_report in TABLES.items():
-        table = getattr(report, field_of_report)
+    for name, report_field in TABLES.items():
+        table = getattr(report, report_field)
         automatic[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in table.items()]
-    more = {
+    labels = {name: getattr(state, label_field) for name, label_field in LABELS.items()}
+    description: dict[str, Any] = {
+        "history": history,
+        "labels": labels | described(state.weights)[1],
+        "automatic": automatic,
         "hashing": state.hashing and asdict(state.hashing),
         "sets": [asdict(rule) for rule in state.sets],
         "calibration": state.calibration and asdict(state.calibration),
     }
-    description: dict[str, Any] = {"history": history, "labels": labels, "automatic": automatic}
-    description |= {name: value for name, value in more.items() if value}
     arrays = {"class_count": state.counts, **arrays}
     arrays |= {} if state.squares is None else state.squares.saved()
-    return description, arrays if state.variances is None else {**arrays, "variances": state.variances}
+    arrays |= {} if state.variances is None else {"variances": state.variances}
+    return {name: value for name, value in description.items() if value}, arrays
 
 
-def _replaced(line: Mapping[str, Any], old: Any, new: Any) -> dict[str, Any]:
-    """A line of the report of trials with another value in the place of one."""
+def _replaced(line: Mapping[Any, Any], old: Any, new: Any) -> dict[Any, Any]:
+    """A line of the report of trials, or a table of losses, with another value in the place of one."""
     return {key: new if value == old else value for key, value in line.items()}
 
 
 def open_model(path: PathLike) -> TensorFile:
     """Open a model file and check its format; raises as `load` does."""
-    file = open_tensors(path)
-    form = file.metadata.get("format")
-    if form == "manyclass choice model":
-        raise ValueError(f"{file.path} is a choice model, which `manyclass.load` and ChoiceClassifier.load read")
-    if form != FORMAT:
-        problem = "has no format" if form is None else f"has the format {form!r}"
-        raise ValueError(f"{file.path} is a safetensors file but not a model of manyclass: its header {problem}")
-    if (version := check_version(file, FORMAT_VERSION)) < OLDEST_VERSION:
-        raise ValueError(
-            f"{file.path} has format version {version}, written by manyclass 0.1; this manyclass reads versions from "
-            f"{OLDEST_VERSION} on: fit the model again and save it"
-        )
-    with reading(file):
-        for key in ("package_version", "model", "notes"):
-            if key not in file.metadata:
-                raise ValueError(f"its header lacks {key!r}")
-            if key != "package_version" and not isinstance(json.loads(file.metadata[key]), dict):
-                raise ValueError(f"{key!r} in its header is not a JSON object")
-    return file
+    return open_format(path, FORMAT, FORMAT_VERSION, "a model", OLDEST_VERSION)
 
 
 def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
     """Read a model; raises and warns as `load` does."""
     info = json.loads(file.metadata["model"])
-    if info["class"] not in KINDS:
-        known = ", ".join(KINDS)
-        raise ValueError(f"{file.path} holds a model of class {info['class']!r}; this manyclass knows {known}")
+    check_choice("its class", info["class"], KINDS)
     parameters = info["parameters"]
     if not isinstance(parameters, dict):
         raise TypeError(f"parameters is {parameters!r:.200}; it must be a JSON object")
@@ -245,22 +221,17 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
 
 def _labels_of(description: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
     """Fields of a state that are about labels; older files lack some."""
-    n_labels, threshold = description.get("n_labels_", 1), description.get("threshold_")
-    check_number("n_labels_", n_labels, low=1, high=n_classes, integer=True)
-    if threshold is not None:
-        check_number("threshold_", threshold)
-    return {
-        "several": bool(description.get("multilabel_", False)),
-        "n_labels": n_labels,
-        "threshold": None if threshold is None else float(threshold),
-        "sparse_labels": bool(description.get("_sparse_labels", False)),
-    }
+    known = {label_field: description[name] for name, label_field in LABELS.items() if name in description}
+    check_number("n_labels_", known.setdefault("n_labels", 1), low=1, high=n_classes, integer=True)
+    if known.get("threshold") is not None:
+        check_number("threshold_", known["threshold"])
+    return known | {name: bool(known.get(name)) for name in ("several", "sparse_labels")}
 
 
 def _report_of(description: Mapping[str, Any], n_iter: int) -> FitReport:
+    """What a fit reported; older files lack some."""
     tables: dict[str, Any] = {
-        field_of_report: {key: np.inf if loss is None else loss for key, loss in description.get(name, [])}
-        for name, field_of_report in TABLES.items()
+        report_field: _replaced(dict(description.get(name, [])), None, np.inf) for name, report_field in TABLES.items()
     }
     return FitReport(
         params=decode_parameters(description.get("resolved_params_", {})),
@@ -276,15 +247,10 @@ def _read_beside_weights(
     file: TensorFile, weights: Weights, n_classes: int, n_features: int
 ) -> dict[str, NDArray[Any]]:
     """Those of the arrays that a model may have beside its weights which are there."""
-    kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "class_count": (np.float64, (n_classes,)),
-        "scaling.shift": (np.float64, (n_features,)),
-        "scaling.scale": (np.float64, (n_features,)),
-    }
-    kinds |= shapes_of_squares(weights)
-    if "variances" in file.entries:
-        kinds["variances"] = (np.float32, weights.matrix.shape)
-    arrays = {name: file.read(checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
+    kinds = shapes_of_squares(weights) | {"class_count": (np.float64, (n_classes,))}
+    kinds |= dict.fromkeys(("scaling.shift", "scaling.scale"), (np.float64, (n_features,)))
+    kinds |= {"variances": (np.float32, weights.matrix.shape)}
+    arrays = {name: file.read(checked(file, name, *kind)) for name, kind in kinds.items() if name in file.entries}
     for name, array in arrays.items():
         if wrong := _wrong_in(name, array):
             raise ValueError(f"{file.path} is damaged: {name!r} has numbers {wrong}")
@@ -307,39 +273,32 @@ ITEMS = "vectorizer.items"  # of a file whose model has a `SequenceEncoder`
 def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the parameters of what makes rows of texts or sequences, fitted, and its arrays in the file."""
     if not isinstance(vectorizer, TextVectorizer | SequenceEncoder):
-        raise TypeError(
-            f"vectorizer_ is a {type(vectorizer).__name__}; only a TextVectorizer or a SequenceEncoder of "
-            "manyclass.datasets can be saved"
-        )
+        kinds = "a TextVectorizer or a SequenceEncoder of manyclass.datasets"
+        raise TypeError(f"vectorizer_ is a {type(vectorizer).__name__}; only {kinds} can be saved")
     check_is_fitted(vectorizer)
-    is_text = isinstance(vectorizer, TextVectorizer)
-    parameters = encode_parameters(vectorizer.fitted_parameters if is_text else vectorizer.get_params())
-    n_columns = len(vectorizer.items_) if isinstance(vectorizer, SequenceEncoder) else vectorizer.n_columns_
+    if isinstance(vectorizer, SequenceEncoder):
+        n_columns = len(vectorizer.items_)
+        arrays, info = encode_labels(ITEMS, vectorizer.items_)
+        parameters = encode_parameters(vectorizer.get_params())
+        description = {"sequences": {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}}
+    else:
+        n_columns, description = vectorizer.n_columns_, encode_parameters(vectorizer.fitted_parameters)
+        arrays = encode_text("vectorizer.terms", vectorizer.vocabulary_) | {"vectorizer.idf": vectorizer.idf_}
     if n_columns != n_features:
         raise ValueError(f"vectorizer_ has {n_columns} columns; the model has {n_features} features")
-    if isinstance(vectorizer, SequenceEncoder):
-        arrays, info = encode_labels(ITEMS, vectorizer.items_)
-        return {"sequences": {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}}, arrays
-    terms = encode_text("vectorizer.terms", vectorizer.vocabulary_)
-    return parameters, {**terms, "vectorizer.idf": vectorizer.idf_}
+    return description, arrays
 
 
-def _decode_vectorizer(
-    file: TensorFile, description: Mapping[str, Any], n_features: int
-) -> TextVectorizer | SequenceEncoder:
-    if "sequences" in description:
-        description = description["sequences"]
-        items = decode_labels(file, description["items"], ITEMS, least=1)
+def _decode_vectorizer(file: TensorFile, description: Any, n_features: int) -> TextVectorizer | SequenceEncoder:
+    if (sequences := description.get("sequences")) is not None:
+        items = decode_labels(file, sequences["items"], ITEMS, least=1)
         if len(items) != n_features:
-            raise ValueError(f"{file.path} is damaged: it has {len(items)} items, and {n_features} features")
-        check_number("decay_", description["decay_"], low=0)
-        return SequenceEncoder.restored(
-            decode_parameters(description["parameters"]), items, float(description["decay_"])
-        )
-    hashed = description.get("n_hash") is not None
-    terms = decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
-    idf = file.read(checked(file, "vectorizer.idf", np.float32, (n_features,)))
-    finite(file, "vectorizer.idf", idf)
+            raise ValueError(f"it has {len(items)} items, and {n_features} features")
+        check_number("decay_", sequences["decay_"], low=0)
+        parameters = decode_parameters(sequences["parameters"])
+        return SequenceEncoder.restored(parameters, items, float(sequences["decay_"]))
+    terms = decode_text(file, "vectorizer.terms", n_features if description.get("n_hash") is None else 0)
+    idf = file.array("vectorizer.idf", np.float32, (n_features,))
     return TextVectorizer.restored(decode_parameters(description), terms.tolist(), idf)
 
 

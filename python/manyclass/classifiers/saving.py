@@ -120,4 +120,5 @@ def load_notes(path: PathLike) -> dict[str, Any]:
     OSError
         If the file cannot be read.
     """
-    return dict(json.loads(open_model(path).metadata["notes"]))
+    with reading(file := open_model(path)):
+        return dict(json.loads(file.metadata["notes"]))

@@ -6,16 +6,16 @@ Compressed weights have the layout "coded", and the names of their arrays begin 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag, check_number
-from manyclass.weights.arrays import DTYPES, NO_FLOATS, Floats, Kind, Mixture, aligned_zeros, padded
+from manyclass.weights.arrays import DTYPES, NO_FLOATS, Kind, Mixture, padded
 from manyclass.weights.compression import id_type
-from manyclass.weights.tensor_file import TensorFile, checked, count, finite, non_negative, read_offsets
+from manyclass.weights.tensor_file import TensorFile, count, read_offsets
 from manyclass.weights.weights import Weights
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -32,6 +32,8 @@ KINDS: Mapping[str, Kind] = {word: kind for kind, word in WORDS.items()}
 OF_PAIRS = ("indptr", "classes", "values")
 PLAIN = {"matrix": "weights", "embeddings": "embeddings"} | {name: f"postings.{name}" for name in OF_PAIRS}
 CODED = {"matrix": "coded.rows"} | {name: f"coded.{name}" for name in ("embeddings", "features", *OF_PAIRS)}
+# The highest numbers of a mixture; that of `kept` is the number of classes.
+MOST = {"share": 1.0, "repeats": 1.0, "rate": 1.0, "shrinkage": LARGEST, "power": LARGEST}
 
 
 def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
@@ -76,144 +78,91 @@ def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
     """Read a model's weights; raises ValueError where the file does not fit its description."""
-    reader = _Reader(file, info, n_classes, n_features, mmap)
-    kind, fields_read = reader.kind, reader.fields
-    if kind in ("phi", "hybrid"):
-        reader.read_phi()
-    elif kind != "pairs":
-        fields_read["n_hidden"] = n_features
-        by_feature = kind == "feature_major"
-        shape = (n_features, padded(n_classes)) if by_feature else (n_classes, n_features)
-        reader.read("matrix", shape, shape[0])
+    is_coded, labels = info["layout"] == "coded", info.get("labels", {})
+    facts, names = (info["coded"], CODED) if is_coded else (labels, PLAIN)
+    word, dtype = (facts["kind"], facts["dtype"]) if is_coded else (info["layout"], "float32")
+    check_choice("the kind of its weights" if is_coded else "layout", word, [*KINDS])
+    check_choice("the dtype of its weights", dtype, DTYPES)
+    kind = KINDS[word]
+    known, shapes = _rows(file, kind, facts, names, (n_classes, n_features))
+    known |= {"kind": kind, "n_features": n_features}
     if kind in ("pairs", "hybrid"):
-        reader.read_pairs()
-    labels = info.get("labels", {})
-    scale = labels.get("scale", 1.0)
-    minibatches = labels.get("minibatches")
-    if kind == "feature_major" and not reader.is_coded and minibatches is not None:
-        scale = minibatches["scale"]
-        check_number("scale", scale, low=0, open_low=True, high=LARGEST)
-        fields_read["by_minibatches"] = True
-    scales = list(labels.get("scales", (1.0, scale)))
+        known["indptr"] = read_offsets(file, names["indptr"], n_features)
+        shapes["values"] = (int(known["indptr"][-1]),)
+        ids = id_type(n_classes) if is_coded else np.int32
+        known["classes"] = file.array(names["classes"], ids, shapes["values"], mmap=mmap)
+    codes = {}
+    for field, shape in shapes.items():
+        n_rows, name = n_features if field == "values" else shape[0], names[field]
+        known[field] = file.array(name, dtype, shape, mmap=mmap, aligned=not is_coded and len(shape) > 1)
+        codes[field] = file.array(f"{name}.scales", np.float32, (n_rows,)) if dtype == "int8" else NO_FLOATS
+    if kind == "phi" and not is_coded:  # whose intercepts are a column of the rows
+        file.used.add("intercept")
+        known["bias"] = np.zeros(n_classes, np.float32)
+    else:
+        known["bias"] = file.array("intercept", np.float32, (n_classes,))
+    known["by_minibatches"] = kind == "feature_major" and not is_coded and "minibatches" in labels
+    # Version 0.2.0 writes the scale of rows alone.
+    scales = labels.get("scales", (1.0, labels.get("minibatches", labels).get("scale", 1.0)))
     for number in scales:
         check_number("scales", number, low=0, high=LARGEST)
-    fields_read["scales"] = np.array(scales, dtype=np.float64).reshape(2)
-    reader.read_intercept()
-    codes = reader.scales if reader.is_coded else None
-    weights = Weights(kind=kind, n_features=n_features, codes=codes, **fields_read)
-    if reader.is_coded or weights.has_pairs:
-        weights.check()
-    return _with_counts(weights, file, reader.described, mmap)
+    known["scales"] = np.array(scales, dtype=np.float64).reshape(2)
+    known |= _counts(file, facts, shapes, n_classes, n_features, mmap)
+    weights = Weights(**known, codes=codes if is_coded else None)
+    weights.check()
+    return weights
 
 
-class _Reader:
-    """Reads the arrays of weights that are described as plain or compressed.
-
-    Attributes
-    ----------
-    kind : str
-        Kind of the weights.
-    described : mapping of str to object
-        What the description says of them.
-    fields : dict
-        Fields of `Weights` that were read.
-    scales : dict of str to ndarray
-        Of compressed weights, by field.
-    """
-
-    def __init__(self, file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> None:
-        self.file, self.n_classes, self.n_features, self.mmap = file, n_classes, n_features, mmap
-        self.is_coded = info["layout"] == "coded"
-        self.described = info["coded"] if self.is_coded else info.get("labels", {})
-        self.names = CODED if self.is_coded else PLAIN
-        word = self.described["kind"] if self.is_coded else info["layout"]
-        self.dtype = self.described["dtype"] if self.is_coded else "float32"
-        check_choice("the kind of its weights" if self.is_coded else "layout", word, [*KINDS])
-        check_choice("the dtype of its weights", self.dtype, DTYPES)
-        self.kind = KINDS[word]
-        self.fields: dict[str, Any] = {}
-        self.scales: dict[str, Floats] = {}
-
-    def read(self, field: str, shape: tuple[int, ...], n_rows: int) -> None:
-        """Read or map an array, and the scales of its rows."""
-        name = checked(self.file, self.names[field], self.dtype, shape)
-        if self.mmap:
-            self.fields[field] = self.file.map(name)
-        else:
-            aligned = None if self.is_coded or len(shape) < 2 else aligned_zeros(*shape)
-            self.fields[field] = finite(self.file, name, self.file.read(name, out=aligned))
-        self.scales[field] = NO_FLOATS
-        if self.dtype == "int8":
-            scales = checked(self.file, f"{name}.scales", np.float32, (n_rows,))
-            self.scales[field] = finite(self.file, scales, self.file.read(scales))
-
-    def read_phi(self) -> None:
-        """Read rows of classes over phi, and embeddings, if it has any."""
-        phi = self.described if self.is_coded else self.described["map"]
-        n_hidden, embeddings = count(self.file, phi, "n_hidden", least=1), self.names["embeddings"]
-        column = not self.is_coded and bool(phi["intercept_column"])
-        self.fields |= {"n_hidden": n_hidden, "intercept_column": column, "relu": bool(phi["relu"])}
-        width = padded(n_hidden + column)
-        if embeddings in self.file.entries:
-            n_kept = n_rows = self.n_features + ("centre" in self.file.entries)
-            if n_rows > self.n_features:  # which version 0.2.0 does not write
-                name = checked(self.file, "centre", np.float32, (n_rows,))
-                self.fields["centre"] = finite(self.file, name, self.file.read(name))
-            if self.names.get("features") in self.file.entries:
-                n_kept = self.file.entries[embeddings][1][0]
-                self.fields["features"] = _read_features(self.file, n_kept, n_rows)
-            self.read("embeddings", (n_kept, width), n_kept)
-        elif n_hidden != self.n_features:
-            raise ValueError(
-                f"{self.file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {self.n_features}"
-            )
-        self.read("matrix", (self.n_classes, n_hidden if self.is_coded else width), self.n_classes)
-
-    def read_pairs(self) -> None:
-        """Read weights on pairs."""
-        indptr = read_offsets(self.file, self.names["indptr"], self.n_features)
-        n_pairs, dtype = int(indptr[-1]), id_type(self.n_classes) if self.is_coded else np.int32
-        classes = checked(self.file, self.names["classes"], dtype, (n_pairs,))
-        self.fields["indptr"] = indptr
-        self.fields["classes"] = self.file.map(classes) if self.mmap else self.file.read(classes)
-        self.read("values", (n_pairs,), self.n_features)
-
-    def read_intercept(self) -> None:
-        """Read the intercepts; those of plain rows over phi alone are a column of them."""
-        if self.kind == "phi" and not self.is_coded:
-            self.file.used.add("intercept")
-            self.fields["bias"] = np.zeros(self.n_classes, np.float32)
-            return
-        name = checked(self.file, "intercept", np.float32, (self.n_classes,))
-        self.fields["bias"] = finite(self.file, name, self.file.read(name))
+Shapes = dict[str, tuple[int, ...]]  # of the arrays that have scales, by their fields
 
 
-def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mmap: bool) -> Weights:
-    """Return the weights with the counts of a file, if it has any."""
-    if "counts" not in info:
-        return weights
-    numbers = {"rate": 0.0, "kept": 0} | info["counts"]  # which earlier versions do not write
+def _rows(
+    file: TensorFile, kind: Kind, facts: Mapping[str, Any], names: Mapping[str, str], shape: tuple[int, int]
+) -> tuple[dict[str, Any], Shapes]:
+    """Return what is known of the rows of a model, by field, and the shapes of the rows and of embeddings."""
+    n_classes, n_features = shape
+    if kind == "pairs":
+        return {}, {}
+    if kind != "phi" and kind != "hybrid":
+        by_feature = (n_features, padded(n_classes))
+        return {"n_hidden": n_features}, {"matrix": by_feature if kind == "feature_major" else shape}
+    is_coded, there = names is CODED, file.entries
+    phi = facts if is_coded else facts["map"]
+    n_hidden, column = count(file, phi, "n_hidden", least=1), not is_coded and bool(phi["intercept_column"])
+    width, n_rows = padded(n_hidden + column), n_features + ("centre" in there)
+    known: dict[str, Any] = {"n_hidden": n_hidden, "intercept_column": column, "relu": bool(phi["relu"])}
+    shapes: Shapes = {"matrix": (n_classes, n_hidden if is_coded else width)}
+    if names["embeddings"] not in there:
+        if n_hidden != n_features:
+            raise ValueError(f"it has no embeddings, and rows of {n_hidden} for {n_features}")
+        return known, shapes
+    if n_rows > n_features:  # which version 0.2.0 does not write
+        known["centre"] = file.array("centre", np.float32, (n_rows,))
+    n_kept = n_rows
+    if names.get("features") in there:
+        n_kept = there[names["embeddings"]][1][0]
+        features = known["features"] = file.array(names["features"], np.int32, (n_kept,))
+        if n_kept < 1 or features[0] < 0 or features[-1] >= n_rows or np.any(np.diff(features) <= 0):
+            raise ValueError("'coded.features' are not distinct, sorted and in range")
+    return known, {"embeddings": (n_kept, width), **shapes}
+
+
+def _counts(
+    file: TensorFile, facts: Mapping[str, Any], shapes: Shapes, n_classes: int, n_features: int, mmap: bool
+) -> dict[str, Any]:
+    """Return the counts of a file and how they are mixed in, by field, if it has any."""
+    if "counts" not in facts:
+        return {}
+    numbers = {"rate": 0.0, "kept": 0} | facts["counts"]  # which earlier versions do not write
     mixture = Mixture(**{number.name: numbers[number.name] for number in fields(Mixture)})
     check_flag("counts_own", mixture.counts_own)
-    for name in ("share", "repeats", "rate", "shrinkage", "power"):
-        high = LARGEST if name in ("shrinkage", "power") else 1
+    for name, high in MOST.items():
         check_number(name, getattr(mixture, name), low=0, high=high)
-    check_number("kept", mixture.kept, low=0, high=weights.n_classes, integer=True)
-    more: dict[str, Any] = {"mixture": mixture}
+    check_number("kept", mixture.kept, low=0, high=n_classes, integer=True)
+    known: dict[str, Any] = {"mixture": mixture}
     if "counts.pairs" in file.entries:
-        name = checked(file, "counts.pairs", np.float32, (len(weights.classes),))
-        more["counts"] = file.map(name) if mmap else non_negative(file, name, file.read(name))
-        name = checked(file, "counts.features", np.float32, (weights.n_features,))
-        more["totals"] = non_negative(file, name, file.read(name))
+        known["counts"] = file.array("counts.pairs", np.float32, shapes["values"], mmap=mmap, low=0)
+        known["totals"] = file.array("counts.features", np.float32, (n_features,), low=0)
     if "counts.own" in file.entries:
-        more["own"] = file.read(checked(file, "counts.own", np.int32, (weights.n_features,)))
-    with_counts = replace(weights, **more)
-    with_counts.check()
-    return with_counts
-
-
-def _read_features(file: TensorFile, n_kept: int, n_features: int) -> NDArray[np.int32]:
-    features = file.read(checked(file, "coded.features", np.int32, (n_kept,)))
-    if n_kept < 1 or features[0] < 0 or features[-1] >= n_features or np.any(np.diff(features) <= 0):
-        raise ValueError(f"{file.path} is damaged: 'coded.features' are not distinct, sorted and in range")
-    return features
+        known["own"] = file.array("counts.own", np.int32, (n_features,))
+    return known

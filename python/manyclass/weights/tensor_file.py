@@ -31,12 +31,7 @@ from safetensors import SafetensorError, safe_open
 
 from manyclass.checks import outer_level
 from manyclass.version import __version__
-from manyclass.weights.arrays import is_finite, mapped
-
-try:
-    import fcntl
-except ImportError:  # not of Unix
-    fcntl = None  # type: ignore[assignment]
+from manyclass.weights.arrays import aligned_zeros, is_finite, mapped
 
 PathLike = str | os.PathLike[str]
 Arrays = Mapping[str, NDArray[Any]]  # by their names in a file
@@ -46,7 +41,7 @@ _CODES = {f"{kind}{bits}": f"{code}{bits}" for kind, (code, sizes) in _KINDS.ite
 _CODES["bool"] = "BOOL"
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
 _LINE_BYTES = 64  # a cache line
-YOUNG = 60.0  # seconds
+YOUNG = 3600.0  # seconds since a writer that lives wrote last, at most
 
 
 @contextlib.contextmanager
@@ -54,9 +49,9 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
     """Open a new file that takes the place of `path` once the block has ended well; else `path` stays as it is.
 
     The file is written beside `path` under another name, flushed to the disk and then renamed; then its folder is
-    flushed, so that a power cut after the block leaves the new file. Files of other names that writers left which were
-    killed are removed. Who may read the old file may read the new one, from its first byte on. A device or a pipe, such
-    as /dev/stdout, is written to, because it holds nothing to replace.
+    flushed, so that a power cut after the block leaves the new file. Files of other names to which killed writers wrote
+    more than an hour ago are removed. Who may read the old file may read the new one, from its first byte on. A device
+    or a pipe, such as /dev/stdout, is written to, because it holds nothing to replace.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
@@ -69,7 +64,6 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -93,29 +87,13 @@ def flush_folder(folder: PathLike) -> None:
             os.close(opened)
 
 
-def _lock(file: IO[bytes]) -> bool:
-    """Take the lock that a file has while its writer lives; False where another has it, or the system has none."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 def _remove_left(folder: str, name: str) -> None:
-    """Remove what `replacing` wrote for a file of this name in processes that are gone: no one holds its lock.
-
-    Young files are left, since a writer takes its lock only after it has made the file.
-    """
+    """Remove what `replacing` wrote for a file of this name in processes that are gone: nothing is written to it."""
     pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}")
     with contextlib.suppress(OSError):
-        for file_name in filter(pattern.fullmatch, os.listdir(folder)):
-            path = os.path.join(folder, file_name)
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                if time.time() - os.fstat(file.fileno()).st_mtime > YOUNG and _lock(file):
-                    os.unlink(path)
+        for path in (os.path.join(folder, other) for other in filter(pattern.fullmatch, os.listdir(folder))):
+            if time.time() - os.stat(path).st_mtime > YOUNG:
+                os.unlink(path)
 
 
 def write_tensors(path: PathLike, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
@@ -189,6 +167,36 @@ class TensorFile:
                 raise ValueError(f"{self.path} is truncated: it ends inside array {name!r}")
         return array.astype(dtype.newbyteorder("="), copy=False)
 
+    def array(
+        self,
+        name: str,
+        dtype: Any,
+        shape: tuple[int, ...],
+        *,
+        mmap: bool = False,
+        aligned: bool = False,
+        low: Any = None,
+    ) -> NDArray[Any]:
+        """Return an array, read or mapped, after a check of its type and shape and, if it is read, of its numbers.
+
+        Parameters
+        ----------
+        name : str
+        dtype : dtype
+        shape : tuple of int
+        mmap : bool, default=False
+            Whether it is mapped; then its numbers are not looked at, as that would read them.
+        aligned : bool, default=False
+            Whether it is read to where a cache line begins.
+        low : 0 or None
+            The least of its numbers.
+        """
+        checked(self, name, dtype, shape)
+        if mmap:
+            return self.map(name)
+        array = self.read(name, out=aligned_zeros(*shape) if aligned else None)
+        return finite(self, name, array) if low is None else non_negative(self, name, array)
+
 
 def check_regular(path: PathLike) -> None:
     """Raise ValueError where a path is a pipe, a device or a socket, which a reader might wait for without end."""
@@ -230,7 +238,7 @@ def open_tensors(path: PathLike) -> TensorFile:
 MOST_TOLD = 1000  # characters of a message, which may hold what is wrong in full
 
 
-def check_version(file: TensorFile, newest: int) -> int:
+def check_version(file: TensorFile, newest: int, oldest: int = 1) -> int:
     """Return the version of a file's format.
 
     A version of the package may add arrays and descriptions that an older one leaves unread with a warning (see
@@ -239,27 +247,26 @@ def check_version(file: TensorFile, newest: int) -> int:
     Raises
     ------
     ValueError
-        If there is none, or one that this package does not know yet.
+        If there is none, or one that this package does not know yet, or knows no more.
     """
-    version = file.metadata.get("format_version", "")
+    version, by = file.metadata.get("format_version", ""), file.metadata.get("package_version", "an unknown version")
     if re.fullmatch("[1-9][0-9]{0,8}", version) is None:
         raise ValueError(f"{file.path} is damaged: its format_version is {version[:20]!r}")
-    if int(version) > newest:
-        by = file.metadata.get("package_version")
-        written = f", written by manyclass {by[:20]}" if by else ""
+    if not oldest <= int(version) <= newest:
         raise ValueError(
-            f"{file.path} has format version {version}{written}; this manyclass reads versions up to {newest}"
+            f"{file.path} has format version {version}, written by manyclass {by[:20]}; this manyclass reads versions "
+            f"{oldest} to {newest}{': fit the model again and save it' if int(version) < oldest else ''}"
         )
     return int(version)
 
 
-def open_format(path: PathLike, form: str, newest: int, description: str) -> TensorFile:
+def open_format(path: PathLike, form: str, newest: int, description: str, oldest: int = 1) -> TensorFile:
     """Open a file of one format, `description` in messages; raises as `open_tensors` and `check_version`, too."""
     file = open_tensors(path)
     if file.metadata.get("format") != form:
         name = file.metadata.get("format")
         raise ValueError(f"{file.path} is not {description} of manyclass: its format is {name!r}")
-    check_version(file, newest)
+    check_version(file, newest, oldest)
     return file
 
 

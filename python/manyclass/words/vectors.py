@@ -30,10 +30,8 @@ from manyclass.weights.arrays import DTYPES, NO_FLOATS, Codes, Doubles, Dtype, F
 from manyclass.weights.compression import check_compression
 from manyclass.weights.tensor_file import (
     TensorFile,
-    checked,
     decode_text,
     encode_text,
-    finite,
     open_format,
     reading,
     warn_of_unread,
@@ -573,16 +571,13 @@ def _most_words(words: Sequence[str], vectors: Floats, dtype: Dtype, max_bytes: 
 
 
 def _read(file: TensorFile, mmap: bool) -> tuple[list[str], Codes]:
-    if "rows" not in file.entries:
-        raise ValueError("it has no array 'rows'")
-    dtype, shape, _ = file.entries["rows"]
+    dtype, shape, _ = file.entries.get("rows", (np.dtype(bool), (), 0))
     if dtype.name not in DTYPES or len(shape) != 2:
         raise ValueError(f"'rows' is {dtype.name} of shape {shape}")
     scales = NO_FLOATS
     if dtype.name == "int8":
-        scales = finite(file, "rows.scales", file.read(checked(file, "rows.scales", np.float32, shape[:1])))
+        scales = file.array("rows.scales", np.float32, shape[:1])
     words = decode_text(file, "words", shape[0]).tolist()
     if len(set(words)) != len(words):
         raise ValueError("words occur twice")
-    rows = file.map("rows") if mmap else finite(file, "rows", file.read("rows"))
-    return words, Codes(rows, scales)
+    return words, Codes(file.array("rows", dtype, shape, mmap=mmap), scales)
