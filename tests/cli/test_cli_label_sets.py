@@ -107,12 +107,12 @@ def test_ancestors_are_those_of_python(tmp_path, data, model, parents, capsys):
 def test_what_does_not_fit_is_refused(tmp_path, data, model, parents, capsys):
     ask = ("predict", model, data)
     assert "no effect without --coverage" in the_error(capsys, *ask, "--calibration", data)
-    assert "name these by --parents" in the_error(capsys, *ask, "--min-probability", 0.5)
-    assert "give one of them" in the_error(capsys, *ask, "--coverage", 0.9, "--parents", parents)
+    assert "no effect without --parents" in the_error(capsys, *ask, "--min-probability", 0.6)
+    assert "--parents has no effect with --coverage" in the_error(capsys, *ask, "--coverage", 0.9, "--parents", parents)
     for option in (("-k", 3), ("--threshold", 0.1), ("--exclude-labels",), ("--approximate",)):
         assert "no effect with --coverage" in the_error(capsys, *ask, "--coverage", 0.9, *option)
     assert "-k has no effect with --parents" in the_error(capsys, *ask, "--parents", parents, "-k", 2)
-    assert "has no nodes" in the_error(capsys, *ask, "--parents", parents, "--output-format", "xmc")
+    assert "integers of at least 0" in the_error(capsys, *ask, "--parents", parents, "--output-format", "xmc")
     assert "coverage is 1.5" in the_error(capsys, *ask, "--coverage", 1.5, "--calibration", data)
     for text, told in (
         ("1\teven\n1\todd\n", ":2: '1' has a second parent, 'odd'"),

@@ -70,6 +70,8 @@ def test_the_last_items_are_left_out_and_evaluated(tmp_path, seed, capsys):
     np.testing.assert_allclose([[float(v) for v in line[2::2]] for line in lines], scores, rtol=1e-5)  # six digits
     run("predict", tmp_path / "m", log, "-k", 1, "--output-format", "jsonl")
     assert json.loads(capsys.readouterr().out.splitlines()[1])["user"] == "u01"
+    run("info", log, *LOG[:2], "--json")
+    assert "items_per_row" in json.loads(capsys.readouterr().out)
     run("info", tmp_path / "m")
     assert f"{N_ITEMS} items, decay" in capsys.readouterr().out
 

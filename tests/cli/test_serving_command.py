@@ -123,7 +123,7 @@ def test_the_command_tunes_an_index_by_rows_of_a_file(small, tmp_path, monkeypat
         (["--port", "70000"], "port is 70000; it must be finite, at least 0 and at most 65535"),
         (["--max-rows", "0"], "max_rows is 0; it must be finite, at least 1"),
         (["--timeout", "0"], "timeout is 0.0; it must be finite, more than 0"),
-        (["--recall", "0.9"], "--recall is 0.9, which has no effect without --approximate"),
+        (["--recall", "0.9"], "--recall has no effect without --approximate"),
         (["-k", "200"], "k is 200; it must be finite, at least 1 and at most 100"),
         (["--host", "256.0.0.1"], "256.0.0.1, port 0: "),
     ],

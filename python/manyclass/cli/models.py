@@ -24,6 +24,7 @@ from manyclass.classifiers.predictions import (
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
 from manyclass.cli.data import Expected, Reading, features, labelled_rows, read
 from manyclass.cli.messages import note, print_table, waiting
+from manyclass.cli.options import flag, set_options
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.csr import rows_of
 from manyclass.datasets.records import Records, as_classes, known_labels
@@ -31,8 +32,12 @@ from manyclass.weights.tensor_file import open_tensors
 
 K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say
 PLACES = (1, 3, 5)  # k of P@k, nDCG@k and PSP@k
-LOSSES = ("log_loss", "label_log_loss", "error")  # of several labels, what only the model can compute
+LOSSES = ("log_loss", "label_log_loss", "error")  # what only the model can compute
 TITLES = {"precision": "P", "ndcg": "nDCG", "psp": "PSP"}
+# Options that have an effect only with another one, and those that have none beside another one.
+NEEDS = {"recall": "approximate", "calibration": "coverage", "min_probability": "parents"}
+UNUSED = ("k", "threshold", "exclude_labels", "approximate")
+WITHOUT = {"coverage": ("parents", *UNUSED), "parents": UNUSED}
 
 
 @dataclass
@@ -105,18 +110,10 @@ class SetOptions:
     coverage: float | None = None
     calibration: str | None = None
 
-    def prepare(self, reading: Reading, model: Classifier) -> float | None:
-        """Return the coverage that is asked for, None without one, the model being ready for its sets.
-
-        Raises
-        ------
-        ValueError
-            If there is no coverage for the rows, they are too few, or the model can have no sets.
-        """
+    def prepare(self, reading: Reading, model: Classifier) -> None:
+        """Make the model ready for its sets; raises ValueError where rows are too few, or it can have none."""
         if self.coverage is None:
-            if self.calibration is not None:
-                raise ValueError(f"--calibration is {self.calibration}, which has no effect without --coverage")
-            return None
+            return
         if self.calibration is not None:
             rows = labelled_rows(reading, self.calibration, expected_by(model, need_label=True))
             with waiting(f"calibrating sets by {rows.X.shape[0]} rows"):
@@ -125,7 +122,17 @@ class SetOptions:
             raise ValueError(
                 f"--coverage is {self.coverage}, for which the model has no sets; give labelled rows by --calibration"
             )
-        return self.coverage
+
+
+def check_options(arguments: Any) -> None:
+    """Raise ValueError for an option that has no effect without another one, or beside it."""
+    names = [*set_options(arguments)]
+    for name in names:
+        if name in NEEDS and NEEDS[name] not in names:
+            raise ValueError(f"{flag(name)} has no effect without {flag(NEEDS[name])}")
+        for other in WITHOUT.get(name, ()):
+            if other in names:
+                raise ValueError(f"{flag(other)} has no effect with {flag(name)}; leave it out")
 
 
 def labels_of(model: Classifier, rows: Records) -> NDArray[Any]:
@@ -144,47 +151,44 @@ def expected_by(model: Classifier, *, need_label: bool) -> Expected:
     return Expected(model.n_features_in_, True, names, vectorizer, takes_several(model), need_label, model.n_jobs)
 
 
-def check_recall(recall: float | None, approximate: object) -> None:
-    """Raise ValueError for a recall without the index that has one."""
-    if recall is not None and not approximate:
-        raise ValueError(f"--recall is {recall}, which has no effect without --approximate")
-
-
 def describe_model(path: str, model: Classifier) -> dict[str, Any]:
     """Return facts of a model that was loaded from a file."""
-    curve, chosen, classes = model.loss_curve_, getattr(model, "resolved_params_", {}), model.classes_
-    vectorizer, labels, read = vectorizer_of(model), "one", "not read"
+    curve, classes, vectorizer = model.loss_curve_, model.classes_, vectorizer_of(model)
     kind = "text" if classes.dtype.kind in "UT" or isinstance(classes[0], str) else str(classes.dtype)
-    if isinstance(model, LabelClassifier) and model.multilabel_:
-        labels = f"several, {model.n_labels_} on average"
+    raw = {"texts": "not read"}
     if isinstance(vectorizer, SequenceEncoder):
-        read = f"{len(vectorizer.items_)} items, decay {vectorizer.decay_:g}, {changed_parameters(vectorizer)}"
+        items = f"{len(vectorizer.items_)} items, decay {vectorizer.decay_:g}"
+        raw = {"histories": f"{items}, {changed_parameters(vectorizer)}"}
     elif vectorizer is not None:
         terms = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
-        read = f"{terms}, {changed_parameters(vectorizer)}"
+        raw = {"texts": f"{terms}, {changed_parameters(vectorizer)}"}
     return {
         "kind": f"model, {type(model).__name__}",
         "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
         "features": model.n_features_in_,
         "classes": len(classes),
         "labels": f"{kind}, {classes[0]} ... {classes[-1]}",
-        "labels_of_a_row": labels,
-        "histories" if isinstance(vectorizer, SequenceEncoder) else "texts": read,
+        "labels_of_a_row": f"several, {model.n_labels_} on average" if takes_several(model) else "one",
+        **raw,
         **model.storage(),
         "file_bytes": os.path.getsize(path),
         "passes": model.n_iter_,
         "running_loss": round(float(curve[-1]), 6) if len(curve) else None,
         "parameters": changed_parameters(model),
-        "chosen_in_fit": ", ".join(f"{name}={value!r}" for name, value in chosen.items()) or "nothing",
+        "chosen_in_fit": listed(getattr(model, "resolved_params_", {})) or "nothing",
         "reading": ", ".join(f"{name}={value}" for name, value in load_notes(path).items()) or "not recorded",
     }
 
 
 def changed_parameters(fitted: BaseEstimator) -> str:
     """Return the parameters that are not at their defaults."""
-    defaults = type(fitted)().get_params()
-    changed = [f"{k}={v!r}" for k, v in fitted.get_params(deep=False).items() if repr(v) != repr(defaults[k])]
-    return ", ".join(changed) or "all at their defaults"
+    defaults, parameters = type(fitted)().get_params(), fitted.get_params(deep=False)
+    return listed({k: v for k, v in parameters.items() if repr(v) != repr(defaults[k])}) or "all at their defaults"
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Return names and values as code has them."""
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 # Evaluation
@@ -221,70 +225,48 @@ def evaluated(
     if dropped["with_unseen_label"]:
         note(f"dropped {dropped['with_unseen_label']} rows whose label the model has not seen")
     if len(known_rows) == 0:
-        raise ValueError(_nothing_known(model, data))
-    lost = int((np.diff(data.Y.indptr) - np.diff(Y.indptr))[known_rows].sum())
-    if lost:
+        label, other = model.classes_.tolist()[0], data.labels[data.Y.indices[:1]].tolist()[0]
+        why = "no row has a label that the model has seen: its labels are such as"
+        raise ValueError(f"{why} {label!r}, those of the data such as {other!r}")
+    if lost := int((np.diff(data.Y.indptr) - np.diff(Y.indptr))[known_rows].sum()):
         dropped["unseen_labels_of_other_rows"] = lost
-    X, Y = (data.X, Y) if len(known_rows) == Y.shape[0] else (rows_of(data.X, known_rows), Y[known_rows])
-    with waiting(f"evaluating {Y.shape[0]} rows on {len(model.classes_)} classes"):
-        measures = _measured(model, X, Y, propensities, n_bins)
-    return {**measures, "n_rows": int(Y.shape[0]), "dropped_rows": dropped}
-
-
-def _nothing_known(model: Classifier, data: Records) -> str:
-    text = "no row has a label that the model has seen"
-    if (model.classes_.dtype.kind in "OU") != (data.labels.dtype.kind in "OU"):
-        model_label, other = model.classes_[:1].tolist()[0], data.labels[:1].tolist()[0]
-        text += f": its labels are such as {model_label!r}, those of the data such as {other!r}"
-        text += "; name them by --label-names" if data.labels.dtype.kind in "iu" else ""
-    return text
+    with waiting(f"evaluating {len(known_rows)} rows on {len(model.classes_)} classes"):
+        measures = _measured(model, rows_of(data.X, known_rows), Y[known_rows], propensities, n_bins)
+    return {**measures, "n_rows": len(known_rows), "dropped_rows": dropped}
 
 
 def _measured(
     model: Classifier, X: Any, Y: sp.csr_array, propensities: NDArray[np.float64] | None, n_bins: int
 ) -> dict[str, Any]:
     """Return the measures of rows, each of which has a label among the model's classes."""
-    one_label = int(np.diff(Y.indptr).max()) == 1
+    several, one_label = takes_several(model), int(np.diff(Y.indptr).max()) == 1
     ks = tuple(k for k in PLACES if k <= len(model.classes_))
     best, scores = model.predict_top_k(X, ks[-1])
     places = np.searchsorted(model.classes_, best)
-    result: dict[str, Any] = {}
-    if isinstance(model, LabelClassifier) and model.multilabel_:
-        by_class = Y.copy()
-        by_class.sort_indices()  # within rows, as estimators want them
-        result = {name: value for name, value in model.evaluate(X, by_class).items() if name in LOSSES}
-    elif one_label:
-        result = dict(model.evaluate(X, model.classes_[first_label(Y)]))
-        del result["n_unseen"]  # 0, because rows without a known label are left out
+    losses: Mapping[str, Any] = {}
+    if several or one_label:  # estimators want labels sorted within rows
+        losses = model.evaluate(X, Y.sorted_indices() if several else model.classes_[first_label(Y)])
+    result = {name: value for name, value in losses.items() if name in LOSSES}
     result.setdefault("error", 1 - metrics.precision_at_k(Y, places, 1))
+    if one_label:
+        shares = np.atleast_1d(metrics.top_k_accuracy(first_label(Y), places, ks))
+        result |= {f"top{k}_error": 1 - float(share) for k, share in zip(ks[1:], shares[1:], strict=True)}
     measures = {"precision": metrics.precision_at_k(Y, places, ks), "ndcg": metrics.ndcg_at_k(Y, places, ks)}
     if propensities is not None:
         measures["psp"] = metrics.psp_at_k(Y, places, propensities, ks)
-    if one_label:
-        shares = np.atleast_1d(metrics.top_k_accuracy(first_label(Y), places, ks))
-        result |= {f"top{k}_error": 1 - float(share) for k, share in zip(ks, shares, strict=True) if k > 1}
     for name, values in measures.items():
         result |= {f"{name}_at_{k}": float(v) for k, v in zip(ks, np.atleast_1d(values), strict=True)}
     if has_probabilities(model):
-        result |= _calibration_errors(model, X, Y, places, scores.astype(np.float64), n_bins)
+        k, log_p = ks[-1] if several else 1, scores.astype(np.float64)
+        stated = {"ece": np.exp(log_p)}
+        if model.calibration_ is not None and several:
+            stated["ece_uncalibrated"] = np.exp(model.calibration_.uncalibrated(log_p))
+        elif model.calibration_ is not None:
+            stated["ece_uncalibrated"] = uncalibrated_confidence(model, X, best[:, 0])[:, np.newaxis]
+        for name, p in stated.items():  # rounding can leave the logarithm of a probability of one above zero
+            shown = np.minimum(p[:, :k], 1)
+            result[name] = metrics.expected_calibration_error(Y, places[:, :k], shown, n_bins)
     return result
-
-
-def _calibration_errors(
-    model: Classifier, X: Any, Y: sp.csr_array, places: NDArray[Any], log_p: NDArray[np.float64], n_bins: int
-) -> dict[str, float]:
-    """Return the ECE of the first label, or of the first five of several; and without the model's calibration."""
-    calibration, k = model.calibration_, places.shape[1] if takes_several(model) else 1
-    stated = {"ece": np.exp(log_p[:, :k])}
-    if calibration is not None and takes_several(model):
-        stated["ece_uncalibrated"] = np.exp(calibration.uncalibrated(log_p))
-    elif calibration is not None:
-        stated["ece_uncalibrated"] = uncalibrated_confidence(model, X, model.classes_[places[:, 0]])[:, np.newaxis]
-    # Rounding can leave the logarithm of a probability of one above zero.
-    return {
-        name: metrics.expected_calibration_error(Y, places[:, :k], np.minimum(p, 1), n_bins)
-        for name, p in stated.items()
-    }
 
 
 def coverage_of_sets(model: Classifier, rows: Records, coverage: float) -> dict[str, float]:
@@ -300,12 +282,11 @@ def as_text(result: Mapping[str, Any]) -> dict[str, str]:
     shown: dict[str, str] = {}
     for name, value in result.items():
         measure, separator, k = name.partition("_at_")
-        if name.endswith("log_loss"):
-            shown[name] = f"{value:.6f} nats"
-        elif name == "n_rows":
+        if name == "n_rows":
             shown["rows"] = str(value)
         elif name == "dropped_rows":
             shown["dropped rows"] = ", ".join(f"{count} {lack.replace('_', ' ')}" for lack, count in value.items())
         else:
-            shown[f"{TITLES[measure]}@{k}" if separator else name] = f"{value:.6f}"
+            unit = " nats" if name.endswith("log_loss") else ""
+            shown[f"{TITLES[measure]}@{k}" if separator else name] = f"{value:.6f}{unit}"
     return shown

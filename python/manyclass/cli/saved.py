@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +32,7 @@ from manyclass.cli.models import (
     SetOptions,
     as_text,
     changed_parameters,
+    check_options,
     coverage_of_sets,
     describe_model,
     evaluated,
@@ -39,6 +41,7 @@ from manyclass.cli.models import (
 )
 from manyclass.compressed import STDIN
 from manyclass.datasets.inputs import Input, is_safetensors
+from manyclass.datasets.logs import Histories
 from manyclass.datasets.records import Records, as_classes, first_labels, places_among
 from manyclass.labels import as_labels, readable
 from manyclass.search.decomposed import DecomposedIndex
@@ -78,99 +81,74 @@ class InfoArguments:
 def info(args: InfoArguments) -> int:
     """Tell what a file is: a model, an index, word vectors or data, with its shape, parameters and bytes."""
     with waiting(f"reading {args.path}"):
-        facts = _describe(args)
+        facts = _describe(args, args.path)
     if os.path.isfile(args.path):
         facts.setdefault("file_bytes", os.path.getsize(args.path))
-    if args.json:
-        print(json.dumps(facts))
+    shown = {key.replace("_", " "): str(value) for key, value in facts.items()}
+    return _print(facts if args.json else None, shown)
+
+
+def _print(facts: Mapping[str, Any] | None, table: Mapping[str, Any]) -> int:
+    """Print facts as one JSON object if there are any, else a table; return the exit code."""
+    if facts is None:
+        print_table(table)
     else:
-        print_table({key.replace("_", " "): str(value) for key, value in facts.items()})
+        print(json.dumps(facts))
     return 0
 
 
-def _describe(args: InfoArguments) -> dict[str, Any]:
-    path = args.path
-    if os.path.isfile(path) and args.reading.format == "auto":
-        form = file_format(path)
-        if form == FORMAT:
-            return describe_model(path, load_classifier(path, mmap=True))
-        if form == CHOICE_FORMAT:
-            model = ChoiceClassifier.load(path)
-            facts = {name.replace(" ", "_"): value for name, value in model.summary().facts.items()}
-            first = ", ".join(model.coef_names_[:5])
-            return {**facts, "coefficients": first, "parameters": changed_parameters(model)}
-        if form in INDEXES:
-            return _describe_index(INDEXES[form].load(path))
-        if holds_words(path):
-            return _describe_words(path)
-    data = read(args.reading, path, Expected(args.n_features, several=True))  # in the cells of a table, too
-    return {**_describe_features(data), **_describe_labels(data)}
+def _describe(args: InfoArguments, path: str) -> dict[str, Any]:
+    form = file_format(path) if os.path.isfile(path) and args.reading.format == "auto" else "data"
+    if form == FORMAT:
+        return describe_model(path, load_classifier(path, mmap=True))
+    if form == CHOICE_FORMAT:
+        model = ChoiceClassifier.load(path)
+        facts = {name.replace(" ", "_"): value for name, value in model.summary().facts.items()}
+        first = ", ".join(model.coef_names_[:5])
+        return {**facts, "coefficients": first, "parameters": changed_parameters(model)}
+    if form in INDEXES:
+        index = INDEXES[form].load(path)
+        return {
+            "kind": f"index, {type(index).__name__}",
+            "rows": index.n_rows_,
+            "features": index.n_features_in_,
+            "clusters": index.n_clusters_,
+            "probed_clusters": index.n_probe_,
+            "parameters": changed_parameters(index),
+        }
+    if form != "data" and holds_words(path):
+        words, kind = word_vectors(path), f"word2vec's {word2vec_form(path)} form" if form is None else "compressed"
+        return {
+            "kind": f"word vectors, {kind}",
+            "words": len(words),
+            "dimensions": words.vectors_.shape[1],
+            "first_words": ", ".join(words.index_to_key[:5]),
+        }
+    return _describe_data(read(args.reading, path, Expected(args.n_features, several=True)))  # in cells of a table, too
 
 
-def _describe_index(index: Index) -> dict[str, Any]:
-    return {
-        "kind": f"index, {type(index).__name__}",
-        "rows": index.n_rows_,
-        "features": index.n_features_in_,
-        "clusters": index.n_clusters_,
-        "probed_clusters": index.n_probe_,
-        "parameters": changed_parameters(index),
-    }
+def _describe_data(data: Records) -> dict[str, Any]:
+    X, Y = data.X, data.Y
+    facts: dict[str, Any] = {"kind": f"data, {data.form}", "rows": Y.shape[0]}
+    if isinstance(X, Histories):
+        facts["items_per_row"] = _spread([*map(len, X)])
+    elif isinstance(X, list):
+        facts["words_per_row"] = _spread([len(text.split()) for text in X])
+    elif hasattr(X, "columns"):
+        facts["features"] = ", ".join(X.columns[:20])
+    else:
+        facts |= {"features": X.shape[1], "features_in_use": len(np.unique(X.indices)), "non_zeros": X.nnz}
+        facts["non_zeros_per_row"] = _spread(np.diff(X.indptr))
+    facts |= {"labels": len(data.labels), "labels_in_use": len(np.unique(Y.indices))}
+    facts["labels_per_row"] = _spread(np.diff(Y.indptr))
+    if len(data.labels) and data.labels.dtype.kind == "O":
+        facts["names"] = f"{data.labels[0]} ... {data.labels[-1]}"
+    return facts
 
 
-def _describe_words(path: str) -> dict[str, Any]:
-    words = word_vectors(path)
-    names = list(words.vocabulary_)
-    table = words.vectors_
-    lengths = np.linalg.norm(np.asarray(table), axis=1)
-    form = "compressed"
-    if not is_safetensors(path):
-        form = f"word2vec's {'binary' if is_binary_word2vec(path) else 'text'} form"
-    return {
-        "kind": f"word vectors, {form}",
-        "words": len(names),
-        "dimensions": table.shape[1],
-        "bytes": table.nbytes,
-        "first_words": ", ".join(names[:5]),
-        "lengths": f"{lengths.min(initial=np.inf):.4g} to {lengths.max(initial=0):.4g}" if names else "none",
-    }
-
-
-def _describe_labels(data: Records) -> dict[str, Any]:
-    names, labels_per_row = data.labels, np.diff(data.Y.indptr)
-    facts = {
-        "labels": len(names),
-        "labels_in_use": len(np.unique(data.Y.indices)),
-        "labels_per_row": _spread(labels_per_row),
-        "rows_without_label": int(np.sum(labels_per_row == 0)),
-    }
-    named = len(names) and names.dtype.kind == "O"
-    return facts | ({"names": f"{names[0]} ... {names[-1]}"} if named else {})
-
-
-def _describe_features(data: Records) -> dict[str, Any]:
-    X, kind = data.X, f"data, {data.form}"
-    if isinstance(X, list):
-        words = np.array([len(text.split()) for text in X], dtype=np.int64)
-        return {"kind": kind, "rows": len(X), "words_per_row": _spread(words)}
-    if hasattr(X, "columns"):
-        return {"kind": kind, "rows": len(X), "features": ", ".join(X.columns[:20])}
-    per_row = np.diff(X.indptr)
-    return {
-        "kind": "data, text" if data.form == "xmc" else kind,
-        "rows": X.shape[0],
-        "features": X.shape[1],
-        "features_in_use": len(np.unique(X.indices)),
-        "non_zeros": X.nnz,
-        "non_zeros_per_row": _spread(per_row),
-        "rows_without_feature": int(np.sum(per_row == 0)),
-        "memory_bytes": sum(a.nbytes for m in (X, data.Y) for a in (m.indptr, m.indices, m.data)),
-    }
-
-
-def _spread(counts: Any) -> str:
-    mean = counts.sum() / max(1, len(counts))
-    return f"{counts.min(initial=counts.max(initial=0))} to {counts.max(initial=0)}, mean {mean:.4g}"
+def _spread(counts: Sequence[int] | NDArray[Any]) -> str:
+    """Return the least, the most and the mean of some counts."""
+    return f"{min(counts, default=0)} to {max(counts, default=0)}, mean {sum(counts) / max(1, len(counts)):.4g}"
 
 
 @dataclass
@@ -217,32 +195,30 @@ def evaluate(args: EvaluateArguments) -> int:
 
     A choice model has the log-loss and the error of a table of choices.
     """
+    check_options(args)
     if choices := choice_model(args, args.columns):
         sets, _ = args.columns.read(args.data, args.reading, *choices)
         result = {**choices[0].evaluate(sets), "n_rows": sets.n_rows}
     else:
-        result = _evaluate_rows(args)
-    if args.json:
-        print(json.dumps(result))
-    else:
-        print_table(as_text(result))
-    return 0
+        result = _evaluate_rows(args, args.opened())
+    return _print(result if args.json else None, as_text(result))
 
 
-def _evaluate_rows(args: EvaluateArguments) -> dict[str, Any]:
+def _evaluate_rows(args: EvaluateArguments, model: Classifier) -> dict[str, Any]:
     """Return the measures of a model of classes."""
-    model = args.opened()
     expected = expected_by(model, need_label=True)
-    which = args.labels if args.labels != "auto" else "all" if expected.several else "first"
-    expected = replace(expected, several=expected.several or which == "all")
+    expected = replace(expected, several=args.labels == "all" or expected.several)
+    which = args.labels if args.labels != "auto" else None
     rows = labelled_rows(args.reading, args.data, expected, which)
     weights = None
     if args.propensities:
         records = read(args.reading, args.propensities, expected)
-        Y = records.Y if which == "all" else first_labels(records.Y)
+        is_first = which == "first" or not expected.several
+        Y = first_labels(records.Y) if is_first else records.Y
         weights = _propensities(model.classes_, records.labels, Y)
-    coverage = args.sets.prepare(args.reading, model)
+    args.sets.prepare(args.reading, model)
     result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
+    coverage = args.sets.coverage
     return result if coverage is None else result | coverage_of_sets(model, rows, coverage)
 
 
@@ -292,17 +268,14 @@ def explain(args: ExplainArguments) -> int:
             raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
         print(ChoiceClassifier.load(args.model).summary())
         return 0
-    if args.data is None and args.label is None:
-        raise ValueError("give DATA, or a --label whose features are to be printed")
-    if args.data is None and args.against is not None:
-        raise ValueError("--against is for the rows of DATA; leave it out")
+    if args.data is None and (args.label is None or args.against is not None):
+        raise ValueError("give DATA, or a --label whose features are to be printed, and that without --against")
     model = args.opened()
     asked = {"labels": args.label, "against": args.against}
     labels = {k: as_classes(model.classes_, as_labels([label])) for k, label in asked.items() if label is not None}
     if args.data is None:
-        names, weights = model.top_features(labels["labels"][0], args.k)
-        for name, weight in zip(names.tolist(), weights.tolist(), strict=True):
-            print(f"{name}\t{weight:.6g}")
+        features, weights = model.top_features(labels["labels"][0], args.k)
+        sys.stdout.write(as_lines(zip(features.tolist(), weights.tolist(), strict=True)))
         return 0
     X = args.features_of(model, args.data)
     with waiting(f"explaining {X.shape[0]} rows"):
@@ -310,10 +283,9 @@ def explain(args: ExplainArguments) -> int:
     names = readable(as_labels([explanation.label for explanation in explanations]))
     for name, explanation in zip(names.tolist(), explanations, strict=True):
         parts = [*zip(explanation.features.tolist(), explanation.contributions.tolist(), strict=True)]
-        parts += [("others", explanation.others)] if explanation.others else []
-        parts += [("intercept", explanation.intercept)]
-        parts += [("counts", explanation.counts)] if explanation.counts else []
-        print("\t".join([f"{name}\t{explanation.score:.6g}", *(f"{part}\t{value:.6g}" for part, value in parts)]))
+        rest = {"others": explanation.others, "intercept": explanation.intercept, "counts": explanation.counts}
+        parts += [(part, value) for part, value in rest.items() if value or part == "intercept"]
+        sys.stdout.write(as_lines([[name, explanation.score, *chain.from_iterable(parts)]]))
     return 0
 
 
@@ -353,7 +325,7 @@ def compress(args: CompressArguments) -> int:
     """
     most = None if args.max_bytes is None else bytes_of("max_bytes", args.max_bytes)
     check_writable(args.output)
-    is_words = not is_safetensors(args.model) and is_word2vec(args.model)
+    is_words = not is_safetensors(args.model) and word2vec_form(args.model)
     model = word_vectors(args.model) if is_words else args.load(mmap=True)
     rows, notes = None, dict[str, Any]()
     if isinstance(model, WordVectors):
@@ -376,20 +348,21 @@ def compress(args: CompressArguments) -> int:
             small.save(args.output)
         else:
             save_model(small, args.output, notes)
-    sizes = _size("before", model) | _size("after", small)
-    files = {f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})" for name, (path, _) in both.items()}
-    print_table(sizes | files)
+    table = dict[str, str]()
+    for name, (path, each_model) in both.items():
+        table |= {f"weights {name}": _size(each_model), f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})"}
+    print_table(table)
     for name, result in results.items():
         print_evaluation({"evaluated": name}, result)
     return 0
 
 
-def _size(name: str, model: Classifier | WordVectors) -> dict[str, str]:
+def _size(model: Classifier | WordVectors) -> str:
     """Say how many words or weights there are, and their bytes."""
     if isinstance(model, WordVectors):
-        return {f"words {name}": f"{len(model)}, {_megabytes(model.vectors_.nbytes)}"}
+        return f"{len(model)} words, {_megabytes(model.vectors_.nbytes)}"
     storage = model.storage()
-    return {f"weights {name}": f"{storage['weights']}, {_megabytes(storage['weight_bytes'])}"}
+    return f"{storage['weights']}, {_megabytes(storage['weight_bytes'])}"
 
 
 def _megabytes(n_bytes: int) -> str:
@@ -399,75 +372,64 @@ def _megabytes(n_bytes: int) -> str:
 # Vectors that have names
 
 
+def word2vec_form(path: str) -> str | None:
+    """Return "text" or "binary" for a file of word2vec, which begins with two integers; None for others."""
+    with open(path, "rb") as file:
+        first, row = file.readline(64), file.read(BINARY_HEAD).partition(b"\n")[0]
+    fields, numbers = first.split(), row.split()[1:]
+    if not first.endswith(b"\n") or len(fields) != 2 or not all(field.isdigit() for field in fields):
+        return None
+    try:
+        return "text" if len([float(number) for number in numbers]) == int(fields[1]) else "binary"
+    except ValueError:
+        return "binary"
+
+
 def holds_words(path: str) -> bool:
     """Whether a file looks like one of word vectors."""
-    return file_format(path) == WORDS_FORMAT or is_word2vec(path)
+    return file_format(path) == WORDS_FORMAT or word2vec_form(path) is not None
 
 
-def named_vectors(path: str) -> WordVectors:
+def named_vectors(path: str, names: Sequence[str]) -> WordVectors:
     """Read word vectors, or the vectors of a model's classes by the names of the classes.
 
     Raises
     ------
     ValueError
-        If the file is neither, or its model has no such vectors.
+        If the file is neither, its model has no such vectors, or one of `names` is not among theirs.
     OSError
         If it cannot be read.
     """
+    unit = "word"
     if not is_safetensors(path) or holds_words(path):
-        return word_vectors(path)
-    model = load_classifier(path, mmap=True)
-    try:
-        return WordVectors(model.classes_.astype(str).tolist(), class_vectors(model))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def word_vectors(path: str) -> WordVectors:
-    """Read word2vec's text or binary form, or what `WordVectors.save` wrote, whichever it is.
-
-    Raises
-    ------
-    ValueError
-        If it is neither.
-    """
-    if is_safetensors(path):
-        return WordVectors.load(path, mmap=True)
-    return WordVectors.load_word2vec(path, binary=is_binary_word2vec(path))
-
-
-def check_known(vectors: WordVectors, names: Sequence[str], path: str) -> None:
-    """Raise ValueError for a name that has no vector, with one that looks like it."""
-    unit = "word" if holds_words(path) else "class"
+        vectors = word_vectors(path)
+    else:
+        unit, model = "class", load_classifier(path, mmap=True)
+        try:
+            vectors = WordVectors(model.classes_.astype(str).tolist(), class_vectors(model))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
     for name in names:
         if name not in vectors:
             hint = did_you_mean(name, vectors.index_to_key[:N_SEARCHED])
             raise ValueError(f"{path} has no {unit} {name!r} among its {len(vectors)}{hint}")
+    return vectors
 
 
-def is_word2vec(path: str) -> bool:
-    """Whether the first line is that of word vectors: how many there are, and how long."""
-    with open(path, "rb") as file:
-        first = file.readline(64)
-    fields = first.split()
-    return first.endswith(b"\n") and len(fields) == 2 and all(field.isdigit() for field in fields)
+def word_vectors(path: str) -> WordVectors:
+    """Read word2vec's text or binary form, or what `WordVectors.save` wrote; raises ValueError if it is neither."""
+    if is_safetensors(path):
+        return WordVectors.load(path, mmap=True)
+    return WordVectors.load_word2vec(path, binary=word2vec_form(path) == "binary")
 
 
-def is_binary_word2vec(path: str) -> bool:
-    """Whether the numbers behind the first word are those of a machine, and not written out."""
-    with open(path, "rb") as file:
-        fields = file.readline(64).split()
-        dim = int(fields[1]) if len(fields) == 2 and fields[1].isdigit() else 0
-        numbers = file.read(BINARY_HEAD).partition(b"\n")[0].split()[1:]
-    try:
-        return not (len(numbers) == dim and [float(number) for number in numbers])
-    except ValueError:
-        return True
-
-
-def as_lines(rows: Sequence[Sequence[Any]]) -> str:
+def as_lines(rows: Iterable[Sequence[Any]], digits: int = 6) -> str:
     """Return rows as lines with tabs."""
-    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    lines = []
+    for row in rows:
+        cells = (f"{cell:.{digits}g}" if isinstance(cell, float | np.floating) else str(cell) for cell in row)
+        lines.append("\t".join(cells) + "\n")
+    return "".join(lines)
 
 
 @dataclass
@@ -510,24 +472,23 @@ def embed(args: EmbedArguments) -> int:
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(vectors))
             file.write(vectors.data)
         return 0
-    rows = [[f"{value:.7g}" for value in vector] for vector in vectors]
-    if names is not None:
-        rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
+    rows = vectors.tolist() if names is None else [[name, *row] for name, row in zip(names, vectors, strict=True)]
     with text_output(args.output) as out:
-        out.write(as_lines(rows))
+        out.write(as_lines(rows, digits=7))
     return 0
 
 
 def _vectors(args: EmbedArguments) -> tuple[list[str] | None, NDArray[np.float32]]:
     """Return vectors, and their names where they have some."""
-    if args.data is None or not is_safetensors(args.model) or holds_words(args.model):
+    is_words = not is_safetensors(args.model) or holds_words(args.model)
+    if args.data is None and is_words:
+        raise ValueError(f"{args.model} holds word vectors; --classes is for models")
+    if args.data is None or is_words:
+        asked = [] if args.data is None else [*Input.of(args.data).lines()]
         with waiting(f"reading {args.model}"):
-            named = named_vectors(args.model)
-        if args.data is None and holds_words(args.model):
-            raise ValueError(f"{args.model} holds word vectors; --classes is for models")
-        names = named.index_to_key if args.data is None else [*Input.of(args.data).lines()]
-        check_known(named, names, args.model)
-        return names, np.ascontiguousarray(named[names])
+            vectors = named_vectors(args.model, asked)
+        names = vectors.index_to_key if args.data is None else asked
+        return names, np.ascontiguousarray(vectors[names])
     model = args.opened()
     if not isinstance(model, LabelClassifier) or not hasattr(model, "embedding_"):
         raise ValueError(f"{args.model} holds a {type(model).__name__}, which has no embeddings")
@@ -565,15 +526,14 @@ def neighbours(args: NeighboursArguments) -> int:
     first.
     """
     check_number("k", args.k, low=1, integer=True)
-    with waiting(f"reading {args.file}"):
-        vectors = named_vectors(args.file)
     names = [*Input.of(STDIN).lines()] if [*args.names] == [STDIN] else [*args.names]
-    check_known(vectors, names, args.file)  # all are known, or nothing is printed
+    with waiting(f"reading {args.file}"):
+        vectors = named_vectors(args.file, names)  # all are known, or nothing is printed
     for name in names:
-        neighbours = [(other, f"{cosine:.6g}") for other, cosine in vectors.most_similar(name, topn=args.k)]
+        neighbours = [(other, float(f"{cosine:.6g}")) for other, cosine in vectors.most_similar(name, topn=args.k)]
         if args.output_format == "tsv":
             sys.stdout.write(as_lines([(name, *neighbour) for neighbour in neighbours]))
         else:
-            near, cosines = [other for other, _ in neighbours], [float(cosine) for _, cosine in neighbours]
+            near, cosines = [other for other, _ in neighbours], [cosine for _, cosine in neighbours]
             print(json.dumps({"name": name, "neighbours": near, "cosines": cosines}, ensure_ascii=False))
     return 0

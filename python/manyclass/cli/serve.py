@@ -13,10 +13,9 @@ import numpy as np
 
 from manyclass.checks import check_number
 from manyclass.classifiers.predictions import vectorizer_of
-from manyclass.classifiers.saving import load_classifier, load_notes
 from manyclass.cli.data import Reading, features, read
 from manyclass.cli.messages import note, waiting
-from manyclass.cli.models import RECALL, K, check_recall, describe_model, expected_by
+from manyclass.cli.models import RECALL, K, OnModel, check_options, describe_model, expected_by
 from manyclass.datasets.csr import rows_of
 from manyclass.serving.predictor import Limits, Predictor
 from manyclass.serving.signals import handling
@@ -49,7 +48,7 @@ class ServeArguments:
         build an index that requests with "approximate": true search for up to -k labels (more than 4,096 classes),
         tuned by 128 or more rows of DATA
     recall : float
-        share of the labels that --approximate is to find; default: 0.95
+        share of the labels that --approximate is to find
     access_log : bool
         write a line on stderr for each request
     """
@@ -63,7 +62,7 @@ class ServeArguments:
     mmap: bool = False
     n_jobs: int = 1
     approximate: str | None = None
-    recall: float | None = None
+    recall: float = RECALL
     access_log: bool = False
     limits: Limits
 
@@ -83,35 +82,29 @@ def serve(args: ServeArguments) -> int:
     """
     # SIGTERM ends well, and SIGHUP does not end, before the server listens.
     with handling({"SIGTERM": lambda *_: sys.exit(0), "SIGHUP": signal.SIG_IGN}):
-        return _serve(args)
-
-
-def _serve(args: ServeArguments) -> int:
-    server = importlib.import_module("manyclass.serving.server")  # it needs an extra, which the command's help does not
-    check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
-    check_recall(args.recall, args.approximate)
-    hosts, logs_requests = args.allowed_host or (), args.access_log
-    running = server.Server(args.host, args.port, lambda: _load(args), args.limits, hosts, logs_requests=logs_requests)
-    if not running.run_until_signal(lambda: print(running.url, flush=True)):
-        note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
-        sys.stdout.flush()
-        # Python would wait for their threads at its end, however long they take.
-        os._exit(0)
+        server = importlib.import_module("manyclass.serving.server")  # it needs an extra, which --help does not
+        check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
+        check_options(args)
+        address, hosts, is_logged = (args.host, args.port), args.allowed_host or (), args.access_log
+        running = server.Server(*address, lambda: _load(args), args.limits, hosts, logs_requests=is_logged)
+        if not running.run_until_signal(lambda: print(running.url, flush=True)):
+            note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
+            sys.stdout.flush()
+            # Python would wait for their threads at its end, however long they take.
+            os._exit(0)
     return 0
 
 
 def _load(args: ServeArguments) -> tuple[Predictor, dict[str, Any]]:
     """Return the predictor of the model file, and what is said of it."""
-    with waiting(f"loading {args.model}"):
-        model = load_classifier(args.model, mmap=args.mmap)
+    reading = Reading()
+    model = OnModel(args.model, reading=reading).load(mmap=args.mmap)
     facts = describe_model(args.model, model)
     model.n_jobs = args.n_jobs
-    reading = Reading()
-    reading.take(load_notes(args.model))
     predictor = Predictor(model, args.limits, args.k, normalize=bool(reading.normalize))
     if args.approximate:
         data = read(reading, args.approximate, expected_by(model, need_label=False))
         X = features(reading, rows_of(data.X, slice(TUNE_ROWS)), vectorizer_of(model))
         with waiting("building the index"):
-            predictor.build_index(np.asarray(X, np.float32) if hasattr(X, "columns") else X, args.recall or RECALL)
+            predictor.build_index(np.asarray(X, np.float32) if hasattr(X, "columns") else X, args.recall)
     return predictor, facts | {"serving": asdict(args.limits) | predictor.about()}
