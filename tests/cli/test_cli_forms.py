@@ -251,6 +251,7 @@ def test_files_of_names_that_do_not_fit_are_refused(tmp_path, capsys, seed):
     assert the_error(capsys, *fit) == f"{tmp_path / 'names'} has 2 names; {tmp_path / 'd'} has the label 2"
     (tmp_path / "names").write_text("a\nb\na\n")
     assert "the name 'a' stands in several lines" in the_error(capsys, *fit)
+    (tmp_path / "names").write_text("a\nb\nc\n")
     (tmp_path / "t.txt").write_text(as_text())
     message = the_error(capsys, *fit[:1], tmp_path / "t.txt", *fit[2:])
     assert message.endswith("t.txt has labels with names, such as 'animal'; --label-names is for numbers")
@@ -296,9 +297,7 @@ def test_the_form_is_guessed_from_a_line(line, otherwise, form):
 def test_what_has_no_known_form_is_refused_with_the_choices(tmp_path, capsys):
     (tmp_path / "d").write_text("some words without a tab\n")
     message = the_error(capsys, "fit", tmp_path / "d", "--output", tmp_path / "m")
-    assert re.search(
-        r"no form of data .* begins with 'some words without a tab'; name it by --format, one of xmc, ", message
-    )
+    assert re.search(r"no form of data .* begins with 'some words without a tab'; name it by --format", message)
 
 
 def test_options_that_a_form_does_not_use_are_refused(tmp_path, capsys):

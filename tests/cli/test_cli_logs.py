@@ -137,7 +137,7 @@ def test_sessions_end_where_nothing_happens(tmp_path, seed, capsys):
         (("--sequences", "who,what,what"), "times must be finite numbers, or dates such as"),
         (("--last", "1"), "name their columns by --sequences"),
         ((*LOG, "--text-max-n", "2"), "--text-max-n is for texts"),
-        ((*LOG, "--stream"), "--sequences has no effect with --stream"),
+        ((*LOG, "--stream"), "--sequences is for data that are read at once, without --stream; "),
         (("--text-column", "what", "--label-column", "who", "--sequence-decay", "1"), "--sequence-decay is for logs"),
     ],
 )

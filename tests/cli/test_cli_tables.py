@@ -172,7 +172,7 @@ def test_groups_of_a_column_or_of_a_file_are_those_of_python(tmp_path, seed, cap
     np.testing.assert_array_equal(manyclass.load(tmp_path / "m").coef_, expected.coef_)
     refused = {
         ("bare.csv", tmp_path / "d.csv"): "d.csv has 62 lines, .*bare.csv has 61 rows; they must be as many",
-        ("bare.csv", "person"): "--groups is 'person', which is no column of the data, and no file",
+        ("bare.csv", "person"): "person: No such file",
         ("d.csv", "person", "--stream"): "--groups is for rows that are read at once",
     }
     capsys.readouterr()

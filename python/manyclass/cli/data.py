@@ -10,7 +10,6 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
@@ -18,7 +17,7 @@ from manyclass.cli.messages import note, waiting
 from manyclass.cli.options import flag
 from manyclass.compressed import STDIN
 from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
-from manyclass.datasets.csr import is_sparse, rows_of
+from manyclass.datasets.csr import is_sparse, ones_at, rows_of
 from manyclass.datasets.inputs import LINES, TABLES, Input, Layout, files_of, guess_form, is_safetensors
 from manyclass.datasets.logs import Histories, next_items, read_log
 from manyclass.datasets.numerals import BLANKS
@@ -32,24 +31,26 @@ from manyclass.weights.tensor_file import open_tensors, replacing
 
 FormName = Literal["xmc", "svmlight", "csv", "tsv", "parquet", "text", "fasttext", "binary"]
 BINARY = {"binary": "csr", "csr": "binary"}  # the one form whose name is another one in Python
-DELIMITED = ("csv", "tsv")
-# Options that only some forms use.
-USED_BY = {
-    **dict.fromkeys(("label_column", "text_column"), TABLES),
-    **dict.fromkeys(("delimiter", "decimal", "sequences", "session_gap", "last", "since"), DELIMITED),
-    "label_separator": (*TABLES, "text"),
-    "one_based": ("xmc", "svmlight"),
-    "n_features": ("xmc", "svmlight", "binary"),
-    "cache": ("xmc",),
+DELIMITED, NUMBERED = ("csv", "tsv"), ("xmc", "svmlight")
+# Options that only some forms use: which do, and which do with --stream.
+USED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "label_column": (TABLES, TABLES),
+    "text_column": (TABLES, ()),
+    **dict.fromkeys(("delimiter", "decimal"), (DELIMITED, DELIMITED)),
+    **dict.fromkeys(("sequences", "session_gap", "last", "since"), (DELIMITED, ())),
+    "label_separator": ((*TABLES, "text"), ("text",)),
+    "label_names": (get_args(FormName), ("xmc", "svmlight", "binary", *TABLES)),
+    "one_based": (NUMBERED, NUMBERED),
+    "n_features": ((*NUMBERED, "binary"), (*NUMBERED, "binary")),
+    "cache": (("xmc",), ()),
 }
 # What makes rows of raw data, by the types of these, and what these are called.
 Vectorizer = TextVectorizer | SequenceEncoder
 RAW: dict[type, type[Vectorizer]] = {list: TextVectorizer, Histories: SequenceEncoder}
 UNITS: dict[type, str] = {TextVectorizer: "texts", SequenceEncoder: "histories"}
-HISTORY_OPTIONS = ("session_gap", "last", "since")
 # What a model file keeps of the reading of its data.
 NOTES = (
-    *("form", "one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal"),
+    *("one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal"),
     *("sequences", "session_gap"),
 )
 
@@ -139,13 +140,13 @@ class Reading:
     def take(self, notes: Mapping[str, Any]) -> None:
         """Fill what was not given with how the training data of a model were read."""
         self.form = notes.get("form")
-        self.noted = {name for name in NOTES[1:] if getattr(self, name) is None}
+        self.noted = {name for name in NOTES if getattr(self, name) is None}
         for name in self.noted:
             setattr(self, name, notes.get(name))
 
     def notes(self, form: str, *, one_based: bool) -> dict[str, Any]:
         """Return how the training data were read, for the model file."""
-        named = {name: value for name in NOTES[3:] if (value := getattr(self, name)) is not None}
+        named = {name: value for name in NOTES[2:] if (value := getattr(self, name)) is not None}
         form = "binary" if form == "csr" else form
         return {"form": form, "one_based": one_based, "normalize": bool(self.normalize), **named}
 
@@ -158,12 +159,7 @@ class Reading:
         if self.format != "auto":
             return BINARY.get(self.format, self.format)
         otherwise = None if self.set_options("label_column", "text_column") else self.form
-        try:
-            return guess_form(inputs, BINARY.get(otherwise or "", otherwise))
-        except ValueError as error:
-            forms = ", ".join(get_args(FormName))
-            option = f"by --format, one of {forms} (--text is short for --format text)"
-            raise ValueError(str(error).replace("by format", option)) from error
+        return guess_form(inputs, BINARY.get(otherwise or "", otherwise))
 
     def layout(self, form: str, expected: Expected) -> Layout:
         """Return how files of a form are read."""
@@ -181,6 +177,22 @@ class Reading:
             delimiter=self.delimiter,
             decimal=self.decimal or ".",
         )
+
+    def check_options(self, name: str, form: str, expected: Expected, *, streamed: bool = False) -> None:
+        """Raise ValueError for an option that a form, of which the data called `name` are, has no use for."""
+        shown_form, options = (
+            BINARY.get(form, form),
+            self.set_options(*[name for name in USED_BY if name != "n_features"]),
+        )
+        options += ["n_features"] if expected.n_features is not None and not expected.exact else []
+        for option in options:
+            forms = USED_BY[option][streamed]
+            if shown_form not in forms:
+                users = ", ".join(forms) or "data that are read at once, without --stream"
+                raise ValueError(f"{flag(option)} is for {users}; {name} is read as {shown_form}")
+        for option in ("session_gap", "last", "since") if self.sequences is None else ():
+            if getattr(self, option) is not None:
+                raise ValueError(f"{flag(option)} is for logs; name their columns by --sequences")
 
 
 @dataclass(frozen=True)
@@ -230,87 +242,54 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
     """
     if expected.n_features is not None:
         check_number("n_features", expected.n_features, low=1, integer=True)
-    for name in HISTORY_OPTIONS if reading.sequences is None else ():
-        if getattr(reading, name) is not None:
-            raise ValueError(f"{flag(name)} is for logs; name their columns by --sequences")
     with waiting(f"reading {'stdin' if path == STDIN else path}"):
         source = Input.of(path)
         form = reading.form_of([source])
-        _check_options(reading, source.name, BINARY.get(form, form), expected)
+        reading.check_options(source.name, form, expected)
         records = tell(_read(reading, source, form, expected))
     if reading.label_names:
-        records = named(records, LabelNames(reading.label_names))
+        used, columns = np.unique(records.Y.indices, return_inverse=True)
+        labels = records.labels[used] if len(used) else records.labels
+        names, places = sorted_classes(LabelNames(reading.label_names).of(labels, records.name))
+        Y = ones_at(places[columns], np.diff(records.Y.indptr), len(names))
+        records = replace(records, Y=Y, labels=names)
     if expected.exact:
         _check_kind(records, expected)
     return records
 
 
-def _check_options(reading: Reading, name: str, form: str, expected: Expected) -> None:
-    """Raise ValueError for an option that a form has no use for."""
-    options = reading.set_options(*(option for option in USED_BY if option != "n_features"))
-    for option in [*options, *(["n_features"] if expected.n_features and not expected.exact else [])]:
-        if form not in USED_BY[option]:
-            raise ValueError(f"{flag(option)} is for {', '.join(USED_BY[option])}; {name} is read as {form}")
-
-
 def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Records:
-    """Read data of a form; what errors say of parameters is said of options."""
-    layout = reading.layout(form, expected)
-    if expected.groups is not None and reading.sequences is not None:
-        raise ValueError("--groups is not for logs, whose users are groups by themselves; leave it out")
-    if form in TABLES and expected.groups in TableFile(source, form, layout).columns():
-        layout = replace(layout, groups=expected.groups)
-    if form in DELIMITED and reading.sequences is not None:
+    """Read data of a form."""
+    layout, groups = reading.layout(form, expected), expected.groups
+    if reading.sequences is not None and form in DELIMITED:
+        if groups is not None:
+            raise ValueError("--groups is not for logs, whose users are groups by themselves; leave it out")
         names = [name.strip(BLANKS) for name in reading.sequences.split(",")]
         how: dict[str, Any] = {"gap": reading.session_gap, "last": reading.last, "since": reading.since}
         return read_log(TableFile(source, form, layout), names, **how)
-    if form == "xmc" and expected.exact and layout.header is not False:
-        header = header_of(source, layout.header)
-        _check_width(source.name, header[1] if header else None, expected)
-    try:
-        records = replace(read_records(form, source, layout, cache=reading.cache), form=BINARY.get(form, form))
-    except (ValueError, ImportError) as error:
-        raise type(error)(_as_options(str(error), form)) from error
-    if expected.groups is None or layout.groups is not None:
+    if form in TABLES and groups in TableFile(source, form, layout).columns():
+        layout, groups = replace(layout, groups=groups), None
+    if form == "xmc" and expected.exact and header_of(source, layout.header):
+        layout = replace(layout, n_features=None)  # which the header tells
+    records = read_records(form, source, layout, cache=reading.cache)
+    records = replace(records, form=BINARY.get(form, form))
+    if groups is None:
         return records
-    return replace(records, groups=_read_groups(expected.groups, records))
-
-
-def _read_groups(path: str, records: Records) -> NDArray[Any]:
-    """Read a file that has the group of a row on each line."""
-    try:
-        groups = [line.strip(BLANKS) for line in Input.of(path).lines()]
-    except FileNotFoundError as error:
-        kind = "no column of the data, and no file" if records.form in TABLES else "no file"
-        raise ValueError(f"--groups is {path!r}, which is {kind}") from error
-    if len(groups) != (n_rows := records.Y.shape[0]):
-        raise ValueError(f"{path} has {len(groups)} lines, {records.name} has {n_rows} rows; they must be as many")
-    return as_labels(groups)
-
-
-def _as_options(message: str, form: str) -> str:
-    """Return an error of a table with the options that help."""
-    if message.endswith("is not a finite number"):
-        return f"{message} (name columns of text by --text-column)"
-    if form == "tsv" and message.startswith("tables need"):
-        return f"{message}; if each line is a text, a tab and its labels, give --text"
-    message = message.replace("its format is text", "give --text").replace("name it by y", "name it by --label-column")
-    return message.replace("features are needed", "features or a --text-column are needed")
+    lines = [line.strip(BLANKS) for line in Input.of(groups).lines()]
+    if len(lines) != (n_rows := records.Y.shape[0]):
+        raise ValueError(f"{groups} has {len(lines)} lines, {records.name} has {n_rows} rows; they must be as many")
+    return replace(records, groups=as_labels(lines))
 
 
 def _check_kind(records: Records, expected: Expected) -> None:
     """Raise ValueError for data of another kind than those that the model was fitted on."""
-    if not isinstance(records.X, list):
-        _check_width(records.name, records.X.shape[1], expected)
-    elif not isinstance(expected.vectorizer, RAW[type(records.X)]):
-        form = f"{records.form}, a log" if isinstance(records.X, Histories) else records.form
-        wanted = UNITS.get(type(expected.vectorizer), f"rows of {expected.n_features} features")
+    X, wanted = records.X, f"rows of {expected.n_features} features"
+    if isinstance(X, list) and not isinstance(expected.vectorizer, RAW[type(X)]):
+        form = f"{records.form}, a log" if isinstance(X, Histories) else records.form
+        wanted = UNITS.get(type(expected.vectorizer), wanted)
         raise ValueError(f"{records.name} is read as {form}; the model was fitted on {wanted}")
-
-
-def _check_width(name: str, width: int | None, expected: Expected) -> None:
-    if width is not None and width != expected.n_features:
-        raise ValueError(f"{name} has {width} features; the model was fitted on {expected.n_features}")
+    if not isinstance(X, list) and X.shape[1] != expected.n_features:
+        raise ValueError(f"{records.name} has {X.shape[1]} features; the model was fitted on {expected.n_features}")
 
 
 def tell(records: Records) -> Records:
@@ -331,9 +310,11 @@ class LabelNames:
     """
 
     def __init__(self, path: str, *, distinct: bool = True) -> None:
-        self._path, self._distinct = path, distinct
-        self._names = as_labels([line.strip(BLANKS) for line in Input.of(path).lines()])
-        self._numbers: dict[str, int] = {}  # that have been named, by their names
+        self._path, self._names = path, as_labels([line.strip(BLANKS) for line in Input.of(path).lines()])
+        names, counts = np.unique(self._names, return_counts=True)
+        if distinct and len(names) < len(self._names):
+            name = names[np.argmax(counts)]
+            raise ValueError(f"{path}: the name {str(name)!r} stands in several lines; names must be distinct")
 
     def of(self, labels: NDArray[Any], name: str) -> NDArray[Any]:
         """Return the name of each label of the data that messages call `name`.
@@ -341,31 +322,16 @@ class LabelNames:
         Raises
         ------
         ValueError
-            If a label is no number, has no line, or two labels have one name that must be distinct.
+            If a label is no number, or has no line.
         """
         if labels.dtype.kind not in "iu":
             shown = written(labels)[0]
             raise ValueError(f"{name} has labels with names, such as {shown!r}; --label-names is for numbers")
-        used, places = np.unique(labels, return_inverse=True)
-        for label in used.tolist():
-            if not 0 <= label < len(self._names):
-                raise ValueError(f"{self._path} has {len(self._names)} names; {name} has the label {label}")
-            if self._numbers.setdefault(str(self._names[label]), label) != label and self._distinct:
-                twice = str(self._names[label])
-                raise ValueError(f"{self._path}: the name {twice!r} stands in several lines; names must be distinct")
-        names: NDArray[Any] = self._names[used][places]
+        outside = labels[(labels < 0) | (labels >= len(self._names))]
+        if len(outside):
+            raise ValueError(f"{self._path} has {len(self._names)} names; {name} has the label {outside[0]}")
+        names: NDArray[Any] = self._names[labels]
         return names
-
-
-def named(records: Records, label_names: LabelNames) -> Records:
-    """Give labels that are numbers their names; raises as `LabelNames` does."""
-    Y, used = records.Y, np.unique(records.Y.indices)
-    labels = records.labels[used] if records.labels.dtype.kind in "iu" else records.labels
-    names, places = sorted_classes(label_names.of(labels, records.name))
-    column = np.full(len(records.labels), -1, dtype=np.int32)
-    column[used] = places
-    Y = sp.csr_array((Y.data, column[Y.indices], Y.indptr), shape=(Y.shape[0], len(names)))
-    return replace(records, Y=Y, labels=names)
 
 
 def features(reading: Reading, X: Any, vectorizer: Vectorizer | None) -> Any:
@@ -392,13 +358,13 @@ def read_pairs(path: str, name: str, value: str) -> dict[str, str]:
     """
     pairs: dict[str, str] = {}
     for number, line in enumerate(Input.of(path).lines(), start=1):
-        if not line.strip(BLANKS):
+        parts = [part.strip(BLANKS) for part in line.split("\t")]
+        if parts == [""]:
             continue
-        key, _, text = (part.strip(BLANKS) for part in line.partition("\t"))
-        if not (key and text) or "\t" in text:
+        if len(parts) != 2 or not all(parts):
             raise ValueError(f"{path}:{number}: {line!r:.60} is not a {name}, a tab, and its {value}")
-        if pairs.setdefault(key, text) != text:
-            raise ValueError(f"{path}:{number}: {key!r} has a second {value}, {text!r}")
+        if pairs.setdefault(*parts) != parts[1]:
+            raise ValueError(f"{path}:{number}: {parts[0]!r} has a second {value}, {parts[1]!r}")
     if not pairs:
         raise ValueError(f"{path} has no line")
     return pairs
@@ -421,32 +387,29 @@ def labelled(records: Records, X: Any, which: str) -> Records:
     records : Records
     X : csr_array or DataFrame
         Their features.
-    which : {"first", "all", "one"}
-        Which labels of a row count; "one": several are an error.
+    which : {"first", "all"}
+        Which labels of a row count.
 
     Raises
     ------
     ValueError
-        If a row has several labels and may not, or no row is left.
+        If no row is left.
     """
     Y, groups = records.Y, records.groups
-    several = int(np.sum(np.diff(Y.indptr) > 1))
-    if several and which == "one":
-        raise ValueError(f"{records.name}: {several} rows have several labels; choose --labels first or --labels all")
+    n_labels, has_feature = np.diff(Y.indptr), rows_with_features(X)
+    has_label, several = n_labels > 0, int(np.sum(n_labels > 1))
     if several and which == "first":
         note(f"{records.name}: {several} rows have several labels; the first one counts")
-    has_label, has_feature = np.diff(Y.indptr) > 0, rows_with_features(X)
     dropped = {"without_label": int(np.sum(~has_label)), "without_feature": int(np.sum(has_label & ~has_feature))}
     for lack, count in dropped.items():
         if count:
             note(f"{records.name}: dropped {count} rows {lack.replace('_', ' ')}")
-    if any(dropped.values()):
-        rows = np.flatnonzero(has_label & has_feature)
-        X, Y, groups = rows_of(X, rows), Y[rows], taken(groups, rows)
-    if X.shape[0] == 0:
+    rows = np.flatnonzero(has_label & has_feature)
+    if len(rows) == 0:
         raise ValueError(f"{records.name}: no row has a label and a feature")
-    if which != "all" and several:
-        Y = first_labels(Y)
+    if any(dropped.values()):
+        X, Y, groups = rows_of(X, rows), Y[rows], taken(groups, rows)
+    Y = first_labels(Y) if which == "first" else Y
     return replace(records, X=X, Y=Y, dropped=dropped, groups=groups)
 
 
@@ -477,46 +440,10 @@ class Streaming:
     stream: bool = False
 
 
-class PreparedRows:
-    """Rows of a stream as a command wants them, and how many were dropped: a function of blocks.
-
-    Parameters
-    ----------
-    reading : Reading
-        Of which --normalize and --label-names are used.
-    classes : ndarray or None
-        Of a model whose labels are to be of one kind with these.
-    name : str
-        What messages call the data.
-    """
-
-    def __init__(self, reading: Reading, classes: NDArray[Any] | None, name: str) -> None:
-        self._reading, self._classes, self._name = reading, classes, name
-        self._names = LabelNames(reading.label_names) if reading.label_names else None
-        self.n_without_feature = 0
-
-    def __call__(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Drop rows without a feature, normalize, give labels their names."""
-        has_feature = rows_with_features(X)
-        if not has_feature.all():
-            rows = np.flatnonzero(has_feature)
-            self.n_without_feature += len(has_feature) - len(rows)
-            X, y = rows_of(X, rows), y[rows]
-        X = features(self._reading, X, None)
-        if sp.issparse(y):
-            return X, y
-        return X, as_classes(self._classes, y if self._names is None else self._names.of(y, self._name))
-
-    def tell(self) -> None:
-        """Say on stderr how many rows were dropped, over all passes."""
-        if self.n_without_feature:
-            note(f"dropped {self.n_without_feature} rows without feature, over all passes")
-
-
 def open_stream(
     reading: Reading, source: str | Sequence[str], expected: Expected, *, classes: NDArray[Any] | None, seed: int = 0
-) -> tuple[Stream, PreparedRows, dict[str, Any]]:
-    """Open files; return their stream, what prepares its rows, and what a model file keeps of their reading.
+) -> tuple[Stream, dict[str, Any]]:
+    """Open files; return the stream of their rows that have a feature, and what a model file keeps of their reading.
 
     Parameters
     ----------
@@ -526,7 +453,7 @@ def open_stream(
     expected : Expected
         What the stream must be; a vectorizer that is not fitted learns the terms of texts.
     classes : ndarray or None
-        See `PreparedRows`.
+        Of a model whose labels are to be of one kind with these.
     seed : int, default=0
         Of the order of rows.
 
@@ -536,25 +463,34 @@ def open_stream(
         For options that a stream has no use for, and as `Stream` does.
     """
     form, name = streamed_form(reading, source)
-    _check_options(reading, name, form, expected)
-    unused = ["text_column", "cache", "sequences", *HISTORY_OPTIONS, *(["label_separator"] if form in TABLES else [])]
-    unused += ["label_names"] if expected.several or form in LINES else []
-    for option in reading.set_options(*unused):
-        where = " and all labels" if expected.several else ""
-        raise ValueError(f"{flag(option)} has no effect with --stream{where}; leave it out")
-    if expected.several and form in TABLES:
-        raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
-    if (form in LINES) != isinstance(expected.vectorizer, TextVectorizer):
-        wanted = f"texts, and {name} is read as {BINARY.get(form, form)}"
-        wanted = wanted if expected.vectorizer else f"rows, and {name} is texts"
-        raise ValueError(f"the model was fitted on {wanted}")
-    stream = _open(reading, source, form, expected, seed)
-    rows = PreparedRows(reading, classes, name)
+    reading.check_options(name, form, expected, streamed=True)
+    if expected.several and (form in TABLES or reading.label_names):
+        raise ValueError("with --stream, tables have one label a row, and --label-names is for one; not all are learnt")
+    if type(expected.vectorizer) is not (TextVectorizer if form in LINES else type(None)):
+        wanted = UNITS.get(type(expected.vectorizer), "rows")
+        raise ValueError(f"the model was fitted on {wanted}, and {name} is read as {BINARY.get(form, form)}")
+    layout, labels = reading.layout(form, expected), "all" if expected.several or form in TABLES else "first"
+    values = {**vars(layout), "n_features": expected.n_features, "n_jobs": expected.n_jobs}
+    if form == "text":
+        values["delimiter"] = layout.separator
+    options = {name: values[name] for name in OPTIONS.get(form, ())}
+    how: Any = {"format": form, "labels": labels, "random_state": seed, **options}
+    stream = Stream(source, layout.label if form in TABLES else None, **how)
     notes = reading.notes(form, one_based=not stream.zero_based)
     if isinstance(expected.vectorizer, TextVectorizer):
         with waiting("counting the words of all texts"):
             stream = stream.encoded(expected.vectorizer)
-    return stream.map(rows), rows, notes
+    label_names = LabelNames(reading.label_names) if reading.label_names else None
+
+    def prepare(X: Any, y: Any) -> tuple[Any, Any]:
+        rows = np.flatnonzero(rows_with_features(X))
+        if len(rows) < X.shape[0]:
+            X, y = rows_of(X, rows), y[rows]
+        if label_names is not None:
+            y = label_names.of(y, name)
+        return features(reading, X, None), y if is_sparse(y) else as_classes(classes, y)
+
+    return stream.map(prepare), notes
 
 
 def streamed_form(reading: Reading, source: str | Sequence[str]) -> tuple[str, str]:
@@ -563,27 +499,14 @@ def streamed_form(reading: Reading, source: str | Sequence[str]) -> tuple[str, s
     return reading.form_of(files), files[0].name
 
 
-def _open(reading: Reading, source: str | Sequence[str], form: str, expected: Expected, seed: int) -> Stream:
-    """Open the files of a form with those options that the form has."""
-    layout, labels = reading.layout(form, expected), "all" if expected.several or form in TABLES else "first"
-    delimiter = layout.separator if form == "text" else layout.delimiter
-    options: dict[str, Any] = {"n_features": expected.n_features, "n_jobs": expected.n_jobs, "header": layout.header}
-    options |= {"zero_based": layout.zero_based, "delimiter": delimiter, "decimal": layout.decimal}
-    options = {name: value for name, value in options.items() if name in OPTIONS.get(form, ())}
-    how: Any = {"format": form, "labels": labels, "random_state": seed, **options}
-    return Stream(source, layout.label if form in TABLES else None, **how)
-
-
-def labels_in(stream: Stream, rows: PreparedRows) -> NDArray[Any]:
+def labels_in(stream: Stream) -> NDArray[Any]:
     """Read a stream once, and return the labels of its rows; those of a matrix are what its columns stand for."""
     labels: NDArray[Any] = np.zeros(0)
     with waiting("counting the labels"):
         for _, y in stream:
             if is_sparse(y):
-                names = np.arange(y.shape[1]) if stream.label_names is None else stream.label_names
-                y = names[np.unique(y.indices)]
+                y = np.unique(y.indices) if stream.label_names is None else stream.label_names[np.unique(y.indices)]
             labels = sorted_classes(y, labels if len(labels) else None)[0]
-    rows.n_without_feature = 0  # what is told is of the passes of training
     return labels
 
 

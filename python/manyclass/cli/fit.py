@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import time
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -38,7 +36,16 @@ from manyclass.cli.data import (
     streamed_form,
     tell,
 )
-from manyclass.cli.messages import INTERRUPTED, check_writable, interrupted, note, print_table, waiting, written
+from manyclass.cli.messages import (
+    INTERRUPTED,
+    check_readable,
+    check_writable,
+    interrupted,
+    note,
+    print_table,
+    waiting,
+    written,
+)
 from manyclass.cli.models import OnModel, as_text, evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
@@ -46,16 +53,17 @@ from manyclass.datasets.inputs import LINES, TABLES
 from manyclass.datasets.logs import next_items
 from manyclass.datasets.records import Records, as_classes, known_labels
 from manyclass.labels import as_labels, find_positions, sorted_classes
-from manyclass.plot import learning_curve
-from manyclass.plot.style import form_of
 from manyclass.training.passes import interruption_of
 
 Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]
 KINDS: tuple[type[Classifier], ...] = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
 ESTIMATORS: dict[str, type[Classifier]] = dict(zip(get_args(Estimator)[:-1], KINDS, strict=True))
 DEFAULT: Estimator = "softmax"
-# What makes rows of raw data, and what stands before the names of its parameters.
-VECTORIZERS: dict[str, type[Vectorizer]] = {"text_": TextVectorizer, "sequence_": SequenceEncoder}
+# What makes rows of raw data, what stands before the names of its parameters, and what it is for.
+VECTORIZERS: tuple[tuple[type[Vectorizer], str, str], ...] = (
+    (TextVectorizer, "text_", "texts"),
+    (SequenceEncoder, "sequence_", "logs with --sequences"),
+)
 UNSTREAMED = ("evaluate", "groups", "class_text", "checkpoint", "every", "resume")  # for rows that are read at once
 CHOICE = "choice"  # of alternatives, which are no classes with weights of their own
 
@@ -90,13 +98,10 @@ class FitArguments(WithProgress):
         evaluate on this data after training
     evaluate : bool
         evaluate on the training data after training
-    plot : FILE
-        draw the loss by pass, as .svg or .png (needs matplotlib)
     max_seconds : S
         train for at most S seconds
-    labels : {"auto", "first", "all", "one"}
-        of a row that has several labels, learn the first or all; one: such a row is an error; auto: first, but all with
-        --estimator margin
+    labels : {"auto", "first", "all"}
+        of a row that has several labels, learn the first or all; auto: first, but all with --estimator margin
     n_features : int
         number of features, where the data do not show all of them; a feature beyond it is an error
     groups : COLUMN|FILE
@@ -114,9 +119,8 @@ class FitArguments(WithProgress):
     estimator: Estimator = DEFAULT
     test: str | None = None
     evaluate: bool = False
-    plot: str | None = None
     max_seconds: float | None = None
-    labels: Literal["auto", "first", "all", "one"] = "auto"
+    labels: Literal["auto", "first", "all"] = "auto"
     n_features: int | None = None
     checkpoints: CheckpointOptions
     streaming: BoundedStreaming
@@ -129,7 +133,7 @@ class FitArguments(WithProgress):
 
 def add_to_fit(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the parameters of what makes rows of raw data, and of the estimator that the command line names."""
-    for prefix, vectorizer in VECTORIZERS.items():
+    for vectorizer, prefix, _ in VECTORIZERS:
         add_parameters(parser, vectorizer, prefix)
     before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     before.add_argument("--estimator", default=DEFAULT)
@@ -160,14 +164,160 @@ def fit(args: FitArguments) -> int:
     kind = ESTIMATORS[args.estimator]
     model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
     model.check_parameters()
-    _check_options(args)
+    if args.labels == "all" and args.estimator == "augment-reduce":
+        raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
+    if args.class_text and args.estimator != "softmax":
+        raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
+    check_writable(args.output)
+    check_readable(args.test)
+    how = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory, **args.checkpoints.how}
+    times = [time.perf_counter()]
     try:
-        return (_fit_to_stream if args.streaming.stream else _fit_to_rows)(args, model)
+        data = (_open_stream if args.streaming.stream else _read_rows)(args, model)
+        times.append(time.perf_counter())
+        is_interrupted = interruption_of(lambda: model.fit(data.X, data.y, **data.how, **how)) is not None
+        times.append(time.perf_counter())
     except KeyboardInterrupt:
-        if hasattr(model, "classes_"):  # it is saved by then
-            raise
         note(f"interrupted before there was a model; {args.output} is not written")
         return INTERRUPTED
+    if data.classes is not None:
+        with_classes(model, data.classes)
+    if data.vectorizer is not None:
+        model.vectorizer_ = data.vectorizer
+    model.verbose = 0  # the progress belongs to this run, not to the model
+    with waiting(f"writing {args.output}"):
+        save_model(model, args.output, data.notes)
+    _print_fit(model, data.rows, np.diff(times).tolist(), args.output)
+    if is_interrupted:
+        return interrupted(f"{args.output} is the model reached after {model.n_iter_} passes")
+    if args.evaluate and data.rows is not None:
+        print_evaluation({"evaluated on": "training"}, evaluated(model, data.rows))
+    if args.test:
+        args.reading.take(data.notes)
+        test = labelled_rows(args.reading, args.test, expected_by(model, need_label=True))
+        print_evaluation({"evaluated on": "test"}, evaluated(model, test))
+    return 0
+
+
+@dataclass(frozen=True)
+class FitData:
+    """What `fit` is given, and what goes with it.
+
+    Attributes
+    ----------
+    X : csr_array, DataFrame, Histories or Stream
+    y : ndarray, csr_array or None
+    how : dict
+        Further arguments of `fit`.
+    notes : dict
+        How the data were read, for the model file.
+    vectorizer : TextVectorizer, SequenceEncoder or None
+    rows : Records or None
+        Those that are in memory.
+    classes : ndarray or None
+        The labels that columns of y stand for.
+    """
+
+    X: Any
+    y: Any
+    how: dict[str, Any]
+    notes: dict[str, Any]
+    vectorizer: Vectorizer | None
+    rows: Records | None = None
+    classes: Any = None
+
+
+def _read_rows(args: FitArguments, model: Classifier) -> FitData:
+    """Read rows at once; the vectorizer counts their words or items."""
+    expected = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
+    data = read(args.reading, args.data, replace(expected, groups=args.groups))
+    vectorizer = _vectorizer(args, RAW.get(type(data.X)), f"{data.name} is read as {data.form}")
+    notes = args.reading.notes(data.form, one_based=data.one_based)
+    texts = read_pairs(args.class_text, "label", "text") if args.class_text else {}
+    if texts and not isinstance(vectorizer, TextVectorizer):
+        raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
+    if isinstance(vectorizer, SequenceEncoder):
+        histories = data.X.before()
+        with waiting(f"counting the items of {len(histories)} histories"):
+            vectorizer.fit(histories)
+        rows = tell(next_items(replace(data, X=histories), vectorizer))
+        rows = labelled(rows, features(args.reading, rows.X, vectorizer), "first")
+        # Histories know their users, which the rows that are made of them do not.
+        return FitData(histories, None, {"vectorizer": vectorizer}, notes, vectorizer, rows)
+    n_labels = np.diff(data.Y.indptr)
+    if vectorizer is not None:
+        with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
+            vectorizer.fit([*itertools.compress(data.X, n_labels > 0), *texts.values()])
+    several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin" and np.any(n_labels > 1))
+    rows = labelled(data, features(args.reading, data.X, vectorizer), "all" if several else "first")
+    classes, how = rows.labels[np.unique(rows.Y.indices)], dict[str, Any](groups=rows.groups)
+    if texts:
+        names = as_classes(rows.labels, as_labels([*texts]))
+        classes, _ = sorted_classes(names, classes)
+        names = find_positions(names, classes, "class_text") if several else names
+        how["class_text"] = names, features(args.reading, [*texts.values()], vectorizer)
+    if not several:
+        return FitData(rows.X, rows.labels[first_label(rows.Y)], how, notes, vectorizer, rows)
+    Y = known_labels(classes, rows.labels, rows.Y).sorted_indices()
+    return FitData(rows.X, Y, how, notes, vectorizer, rows, classes)
+
+
+def _open_stream(args: FitArguments, model: Classifier) -> FitData:
+    """Open rows that come in parts."""
+    for name in set_options(args):
+        if name in UNSTREAMED:
+            raise ValueError(f"{flag(name)} is for rows that are read at once; leave it out with --stream")
+    form, _ = streamed_form(args.reading, args.data)
+    several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin" and form not in TABLES)
+    kind = TextVectorizer if form in LINES else None
+    vectorizer = _vectorizer(args, kind, f"{args.data} is read as a stream of {form}")
+    seed = model.random_state if isinstance(model.random_state, int) else 0
+    expected = Expected(args.n_features, vectorizer=vectorizer, several=several, need_label=True, n_jobs=model.n_jobs)
+    stream, notes = open_stream(args.reading, args.data, expected, classes=None, seed=seed)
+    # Of labels that files name before their rows are read, those without a row that counts are no classes.
+    if not several and stream.label_names is None and args.streaming.max_memory is None:
+        return FitData(stream, None, {}, notes, vectorizer)
+    classes = labels_in(stream)
+    names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
+    stream = stream.map(lambda X, y: (X, known_labels(classes, names, y).sorted_indices() if several else y))
+    return FitData(stream, None, {"classes": classes}, notes, vectorizer)
+
+
+def _vectorizer(args: FitArguments, wanted: type[Vectorizer] | None, reading: str) -> Vectorizer | None:
+    """Return a vectorizer of a kind; raise ValueError for parameters of others, which would have no effect."""
+    vectorizer = None
+    for kind, prefix, use in VECTORIZERS:
+        parameters, defaults = parameters_from(args.parsed, kind, prefix), kind().get_params()
+        changed = [name for name in parameters if parameters[name] != defaults[name]]
+        if kind is wanted:
+            vectorizer = kind(**parameters)
+        elif changed:
+            raise ValueError(f"{flag(prefix + changed[0])} is for {use}; {reading}")
+    return vectorizer
+
+
+def _print_fit(model: Classifier, rows: Records | None, seconds: list[float], path: str) -> None:
+    """Print a table of a fit, of which rows are None where they came in parts."""
+    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
+    named = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in chosen.items()]
+    hashed, n_labels = model.storage().get("hashed_features"), model.class_count_.sum()
+    several = takes_several(model)
+    n_rows = rows.X.shape[0] if rows is not None else None if several else int(n_labels)
+    print_table(
+        {
+            "estimator": type(model).__name__,
+            "rows": n_rows,
+            "features": f"{model.n_features_in_}" + (f", hashed onto {hashed} rows of weights" if hashed else ""),
+            "classes": len(model.classes_),
+            "labels a row": f"{n_labels / n_rows:.4g}" if several and n_rows else None,
+            "seconds to read": f"{seconds[0]:.2f}",
+            "seconds to fit": f"{seconds[1]:.2f}",
+            "passes": f"{model.n_iter_} of {chosen.get('max_iter', model.max_iter)}",
+            "chosen": ", ".join(named) or "nothing",
+            "running loss": f"{curve[-1]:.4f} nats" if len(curve) else "none",
+            "model": written(path),
+        }
+    )
 
 
 def _fit_choices(args: FitArguments) -> int:
@@ -194,184 +344,6 @@ def _fit_choices(args: FitArguments) -> int:
     for path in [args.data] * args.evaluate + ([args.test] if args.test else []):
         evaluated_sets = sets if path == args.data else choices.read(path, args.reading, model)[0]
         print_evaluation({"evaluated on": path}, model.evaluate(evaluated_sets))
-    return 0
-
-
-def _check_options(args: FitArguments) -> None:
-    """Raise now what would else be raised after the training, and ValueError for options that cannot be together."""
-    for name in set_options(args):
-        if args.streaming.stream and name in UNSTREAMED:
-            raise ValueError(f"{flag(name)} is for rows that are read at once; leave it out with --stream")
-    if args.streaming.stream and args.labels == "one":
-        raise ValueError("--labels is one; with --stream choose first or all")
-    if args.labels == "all" and args.estimator == "augment-reduce":
-        raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
-    if args.class_text and args.estimator != "softmax":
-        raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
-    check_writable(args.output)
-    if args.plot:
-        check_writable(args.plot)
-        form_of(args.plot)
-        if importlib.util.find_spec("matplotlib") is None:
-            raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
-
-
-def _vectorizer(args: FitArguments, wanted: type[Vectorizer] | None, reading: str) -> Vectorizer | None:
-    """Return a vectorizer of a kind; raise ValueError for parameters of others, which would have no effect."""
-    vectorizer = None
-    for prefix, kind in VECTORIZERS.items():
-        parameters = parameters_from(args.parsed, kind, prefix)
-        if kind is wanted:
-            vectorizer = kind(**parameters)
-            continue
-        for name in [name for name, value in kind().get_params().items() if parameters[name] != value]:
-            use = "texts" if kind is TextVectorizer else "logs with --sequences"
-            raise ValueError(f"{flag(prefix + name)} is for {use}; {reading}")
-    return vectorizer
-
-
-def _fit_to_rows(args: FitArguments, model: Classifier) -> int:
-    """Fit to rows that are read at once."""
-    begin = time.perf_counter()
-    expected = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
-    data = read(args.reading, args.data, replace(expected, groups=args.groups))
-    vectorizer = _vectorizer(args, RAW.get(type(data.X)), f"{data.name} is read as {data.form}")
-    data, how = _counted(args, data, vectorizer)
-    which = args.labels
-    if which == "auto":
-        which = "all" if args.estimator == "margin" and np.any(np.diff(data.Y.indptr) > 1) else "first"
-    rows, test = labelled(data, features(args.reading, data.X, vectorizer), which), None
-    n_rows, n_features = rows.X.shape
-    if args.test:
-        names = getattr(rows.X, "columns", None)
-        expected = Expected(n_features, True, names, vectorizer, which == "all", need_label=True, n_jobs=model.n_jobs)
-        test = labelled_rows(args.reading, args.test, expected, which)
-    table = {
-        "estimator": type(model).__name__,
-        "rows": n_rows,
-        "features": n_features,
-        "classes": 0,
-        "labels a row": f"{rows.Y.nnz / n_rows:.4g}" if which == "all" else None,
-        "non-zeros": rows.X.size,
-        "seconds to read": f"{time.perf_counter() - begin:.2f}",
-    }
-    begin = time.perf_counter()
-    is_interrupted = _fit(model, rows, {**how, **_how(args)}, several=which == "all")
-    table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
-    _save(args, model, vectorizer, args.reading.notes(data.form, one_based=data.one_based), table)
-    return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
-
-
-def _counted(args: FitArguments, data: Records, vectorizer: Vectorizer | None) -> tuple[Records, dict[str, Any]]:
-    """Let the vectorizer count words or items; return the rows, and what `fit` is given of histories and classes."""
-    if args.class_text and not isinstance(vectorizer, TextVectorizer):
-        raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
-    if isinstance(vectorizer, SequenceEncoder):
-        histories = data.X.before()
-        with waiting(f"counting the items of {len(histories)} histories"):
-            vectorizer.fit(histories)
-        # Histories know their users, which the rows that are made of them do not.
-        return tell(next_items(replace(data, X=histories), vectorizer)), {"X": histories, "vectorizer": vectorizer}
-    texts = read_pairs(args.class_text, "label", "text") if args.class_text else {}
-    if vectorizer is not None:
-        with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
-            vectorizer.fit([*itertools.compress(data.X, np.diff(data.Y.indptr) > 0), *texts.values()])
-    rows_of_texts = features(args.reading, [*texts.values()], vectorizer) if texts else None
-    return data, {"class_text": (as_labels([*texts]), rows_of_texts)} if texts else {}
-
-
-def _how(args: FitArguments) -> dict[str, Any]:
-    """Return the arguments of `fit` beside the data."""
-    return {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory, **args.checkpoints.how}
-
-
-def _fit(model: Classifier, rows: Records, how: dict[str, Any], *, several: bool) -> bool:
-    """Fit the model, with what else `fit` is given; return whether Ctrl-C ended it, the model being as it was then."""
-    used = rows.labels[np.unique(rows.Y.indices)]
-    if "class_text" in how:
-        names, texts = how["class_text"]
-        names = as_classes(rows.labels, names)
-        used, _ = sorted_classes(names, used)
-        how["class_text"] = find_positions(names, used, "class_text") if several else names, texts
-    X = how.pop("X", rows.X)
-    y: Any = None if X is not rows.X else rows.labels[first_label(rows.Y)]
-    if several:
-        X, y = rows.X, known_labels(used, rows.labels, rows.Y).sorted_indices()
-    is_interrupted = interruption_of(lambda: model.fit(X, y, groups=rows.groups, **how)) is not None
-    # Names instead of the numbers of columns, which are sorted as the names are.
-    if several:
-        with_classes(model, used)
-    return is_interrupted
-
-
-def _fit_to_stream(args: FitArguments, model: Classifier) -> int:
-    """Fit to rows that come in parts."""
-    form, _ = streamed_form(args.reading, args.data)
-    has_several = args.labels == "auto" and args.estimator == "margin" and form not in TABLES
-    several = args.labels == "all" or has_several
-    kind = TextVectorizer if form in LINES else None
-    vectorizer = _vectorizer(args, kind, f"{args.data} is read as a stream of {form}")
-    seed = model.random_state if isinstance(model.random_state, int) else 0
-    expected = Expected(args.n_features, vectorizer=vectorizer, several=several, need_label=True, n_jobs=model.n_jobs)
-    stream, rows, notes = open_stream(args.reading, args.data, expected, classes=None, seed=seed)
-    how = _how(args)
-    # Of labels that files name before their rows are read, those without a row that counts are no classes.
-    if several or stream.label_names is not None or args.streaming.max_memory is not None:
-        how["classes"] = classes = labels_in(stream, rows)
-        names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
-        stream = stream.map(lambda X, y: (X, known_labels(classes, names, y).sorted_indices() if several else y))
-    begin = time.perf_counter()
-    is_interrupted = interruption_of(lambda: model.fit(stream, **how)) is not None
-    seconds = time.perf_counter() - begin
-    rows.tell()
-    hashed = model.storage().get("hashed_features")
-    table = {
-        "estimator": type(model).__name__,
-        "rows": int(model.class_count_.sum()) if not several else None,
-        "features": f"{model.n_features_in_}" + (f", hashed onto {hashed} rows of weights" if hashed else ""),
-        "classes": len(model.classes_),
-        "seconds": f"{seconds:.2f}",
-    }
-    _save(args, model, vectorizer, notes, table)
-    test = None
-    if args.test and not is_interrupted:
-        args.reading.take(notes)
-        test = labelled_rows(args.reading, args.test, replace(expected_by(model, need_label=True), several=several))
-    return _after_fit(args, model, is_interrupted, {"test": test})
-
-
-def _save(args: FitArguments, model: Classifier, vectorizer: Any, notes: dict[str, Any], table: dict[str, Any]) -> None:
-    """Write the model, and print a table of the fit, to which are added the rows that all fits have."""
-    if vectorizer is not None:
-        model.vectorizer_ = vectorizer
-    model.verbose = 0  # the progress belongs to this run, not to the model
-    with waiting(f"writing {args.output}"):
-        save_model(model, args.output, notes)
-    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
-    at_zero = ""
-    if args.estimator == "softmax" and not takes_several(model):
-        at_zero = f" (W = 0 has {np.log(len(model.classes_)):.4f})"
-    named = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in chosen.items()]
-    table |= {
-        "passes": f"{model.n_iter_} of {chosen.get('max_iter', model.max_iter)}",
-        "chosen": ", ".join(named) or "nothing",
-        "running loss": f"{curve[-1]:.4f} nats{at_zero}" if len(curve) else "none",
-        "model": written(args.output),
-    }
-    print_table(table)
-
-
-def _after_fit(args: FitArguments, model: Classifier, is_interrupted: bool, rows: dict[str, Records | None]) -> int:
-    """Draw the curve and evaluate, but not after Ctrl-C."""
-    if is_interrupted:
-        return interrupted(f"{args.output} is the model reached after {model.n_iter_} passes")
-    if args.plot and model.n_iter_ == 0:
-        note(f"{args.plot} not drawn: no pass was completed")
-    elif args.plot:
-        learning_curve(model).save(args.plot)
-    for title, records in rows.items():
-        if records is not None:
-            print_evaluation({"evaluated on": title}, evaluated(model, records))
     return 0
 
 
@@ -433,22 +405,17 @@ def learn(args: LearnArguments) -> int:
     output = args.output or args.model
     model = args.load()
     check_writable(output)
-    for path in [] if args.streaming.stream else args.data[1:]:
-        Path(path).stat()  # raises for one that is not there before hours of training on the others
+    check_readable(args.test, *([] if args.streaming.stream else args.data))
     parameters = {"n_jobs": model.n_jobs, "verbose": model.verbose}
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
-    expected = expected_by(model, need_label=True)
-    learnt = (_learn_stream if args.streaming.stream else _learn_files)(args, model, expected)
-    # The first file, or the stream, is opened before the test is evaluated, so that its mistakes are found at once.
-    next(learnt)
-    test = labelled_rows(args.reading, args.test, expected) if args.test else None
+    test = labelled_rows(args.reading, args.test, expected_by(model, need_label=True)) if args.test else None
     if test is not None:
         print_table({"evaluated": "before", **as_text(evaluated(model, test))})
         print()
-
-    n_before, n_rows, is_interrupted, begin = len(model.classes_), 0, False, time.perf_counter()
-    for n, is_interrupted in learnt:
-        n_rows += n
+    n_before, counts, is_interrupted, begin = len(model.classes_), list[int](), False, time.perf_counter()
+    learn_paths = _learn_stream if args.streaming.stream else _learn_file
+    for paths in [args.data] if args.streaming.stream else [(path,) for path in args.data]:
+        is_interrupted = interruption_of(partial(learn_paths, args, model, paths, counts)) is not None
         if is_interrupted:
             break
     seconds = time.perf_counter() - begin
@@ -458,7 +425,7 @@ def learn(args: LearnArguments) -> int:
     curve = model.loss_curve_
     print_table(
         {
-            "rows": n_rows,
+            "rows": sum(counts),
             "classes": f"{len(model.classes_)}, {len(model.classes_) - n_before} of them new",
             "passes": args.n_passes or "auto",
             "seconds": f"{seconds:.2f}",
@@ -475,55 +442,41 @@ def learn(args: LearnArguments) -> int:
     return 0
 
 
-Learnt = Iterator[tuple[int, bool]]  # the numbers of rows learnt, and whether Ctrl-C came; first of none
-
-
-def _learn_files(args: LearnArguments, model: Classifier, expected: Expected) -> Learnt:
-    """Read the first file, then learn each in turn."""
+def _learn_file(args: LearnArguments, model: Classifier, paths: Sequence[str], counts: list[int]) -> None:
+    """Train on the rows of a file, whose number is added to the counts."""
+    (path,), expected = paths, expected_by(model, need_label=True)
     encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
-    expected = replace(expected, vectorizer=encoder, learns=True)
-    for number, path in enumerate(args.data):
-        rows = labelled_rows(args.reading, path, expected)
-        if number == 0:
-            yield 0, False
-        if args.prequential:
-            print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
-        if isinstance(encoder, SequenceEncoder):
-            model.vectorizer_ = copy(encoder)
-        yield rows.X.shape[0], interruption_of(partial(_learn, model, rows, args.how)) is not None
-
-
-def _learn_stream(args: LearnArguments, model: Classifier, expected: Expected) -> Learnt:
-    """Open the stream, then learn it."""
-    encoder, width, counts = expected.vectorizer, model.n_features_in_, list[int]()
+    rows = labelled_rows(args.reading, path, replace(expected, vectorizer=encoder, learns=True))
+    if args.prequential:
+        print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
     if isinstance(encoder, SequenceEncoder):
-        raise ValueError(f"{args.model} was fitted on histories, which --stream does not read; leave it out")
+        model.vectorizer_ = encoder
+    counts.append(rows.X.shape[0])
+    _learn(model, rows, args.how)
+
+
+def _learn_stream(args: LearnArguments, model: Classifier, paths: Sequence[str], counts: list[int]) -> None:
+    """Train on the rows of a stream, the numbers of whose parts are added to the counts."""
     if args.prequential:
         raise ValueError("--prequential is of whole files; leave it out with --stream")
-    expected = replace(expected, n_features=None if encoder is not None else width)
-    stream, rows, _ = open_stream(args.reading, args.data, expected, classes=model.classes_)
-    names = stream.label_names
+    expected, width = expected_by(model, need_label=True), model.n_features_in_
+    n_features = None if expected.vectorizer is not None else width
+    stream, _ = open_stream(args.reading, paths, replace(expected, n_features=n_features), classes=model.classes_)
     # A model whose features are hashed takes any number of them.
     if stream.n_features != width and "hashed_features" not in model.storage():
-        width_of_stream = f"{' '.join(args.data)} has {stream.n_features} features"
-        raise ValueError(f"{width_of_stream}; the model was fitted on {width}")
-    yield 0, False
+        raise ValueError(f"{' '.join(paths)} has {stream.n_features} features; the model was fitted on {width}")
 
     def parts() -> Iterator[Any]:
         for part in stream:
             yield part
             counts.append(part[0].shape[0])
 
-    def train() -> None:
-        if not expected.several:
-            model.partial_fit(parts(), **args.how)
-            return
-        for X, Y in parts():
-            _learn(model, Records(X, Y, np.arange(Y.shape[1]) if names is None else names), args.how)
-
-    is_interrupted = interruption_of(train) is not None
-    rows.tell()
-    yield sum(counts), is_interrupted
+    if not expected.several:
+        model.partial_fit(parts(), **args.how)
+        return
+    for X, Y in parts():
+        names = np.arange(Y.shape[1]) if stream.label_names is None else stream.label_names
+        _learn(model, Records(X, Y, names), args.how)
 
 
 def _scored(model: Classifier, rows: Records) -> str:

@@ -17,7 +17,7 @@ CLOSED_PIPE = 141  # 128 + SIGPIPE
 EXIT_CODES = """exit codes:
   0    all went well; serve was ended by SIGTERM or Ctrl-C
   1    a run of an experiment failed
-  2    a user's error, told in one line on stderr; nothing was overwritten
+  2    a user's error, told in one line on stderr; no file was written but one that stdout names
   130  interrupted by Ctrl-C; fit and skipgram save what was reached, if there was a whole model, and say so
   141  the reader of the output has gone"""
 
@@ -77,6 +77,13 @@ def print_table(rows: Mapping[str, Any]) -> None:
 def written(path: str) -> str:
     """Return the name of a file that was written, with its size."""
     return f"{path} ({os.path.getsize(path)} bytes)"
+
+
+def check_readable(*paths: str | None) -> None:
+    """Raise OSError for a file that is not there; None is none, and - is stdin."""
+    for path in paths:
+        if path not in (None, "-"):
+            os.stat(path)
 
 
 def check_writable(path: str) -> None:

@@ -26,6 +26,14 @@ DESCRIPTION = "Categorical models with very many classes, trained on the true no
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 OPTION = "--print-completion"
 FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS", "COLUMN|FILE")  # how the arguments that are files are written
+# What errors say of parameters of Python, and what that is on the command line.
+AS_OPTIONS = {
+    "is not a finite number": "is not a finite number (name columns of text by --text-column)",
+    "its format is text": "give --text",
+    "name it by format": "name it by --format",
+    "name it by y": "name it by --label-column",
+    "features are needed": "features or a --text-column are needed",
+}
 # Each is a function of this name in a module of this folder, whose name is another one for these; only the module of
 # the one that is asked for is loaded.
 MODULES = dict.fromkeys(("compress", "evaluate", "explain", "info", "neighbours", "embed"), "saved") | {"learn": "fit"}
@@ -188,5 +196,7 @@ def _run(args: argparse.Namespace) -> int:
         text = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, OSError) and error.strerror:
             text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        for words, options in AS_OPTIONS.items():
+            text = text.replace(words, options)
         note(f"error: {text}")
         return USER_ERROR
