@@ -259,10 +259,11 @@ def _measured(
     if has_probabilities(model):
         k, log_p = ks[-1] if several else 1, scores.astype(np.float64)
         stated = {"ece": np.exp(log_p)}
-        if model.calibration_ is not None and several:
-            stated["ece_uncalibrated"] = np.exp(model.calibration_.uncalibrated(log_p))
-        elif model.calibration_ is not None:
-            stated["ece_uncalibrated"] = uncalibrated_confidence(model, X, best[:, 0])[:, np.newaxis]
+        if (calibration := model.calibration_) is not None:
+            first = (
+                np.exp(calibration.uncalibrated(log_p)) if several else uncalibrated_confidence(model, X, best[:, 0])
+            )
+            stated["ece_uncalibrated"] = first.reshape(len(best), -1)
         for name, p in stated.items():  # rounding can leave the logarithm of a probability of one above zero
             shown = np.minimum(p[:, :k], 1)
             result[name] = metrics.expected_calibration_error(Y, places[:, :k], shown, n_bins)
