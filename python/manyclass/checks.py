@@ -8,7 +8,7 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -46,28 +46,17 @@ def did_you_mean(value: object, choices: Iterable[str]) -> str:
 def set_named(self: BaseEstimator, **params: Any) -> Any:
     """Set parameters, of parts by names such as solver__decay; a ValueError for a name sets nothing."""
     for name in params:
-        _check_name(self, name, params)
+        owner: Any = self
+        for step in name.split("__"):
+            known = owner.get_params(deep=False) if isinstance(owner, BaseEstimator) else {}
+            if step not in known:
+                kind = type(owner).__name__ if known else f"{owner!r}, which is no object with parameters"
+                raise ValueError(
+                    f"Invalid parameter {step!r} for estimator {kind}; it has {', '.join(map(repr, known)) or 'none'}"
+                    f"{did_you_mean(step, known)}"
+                )
+            owner = params.get(step, known[step]) if owner is self else known[step]
     return BaseEstimator.set_params(self, **params)
-
-
-def _check_name(owner: BaseEstimator, name: str, new_values: Mapping[str, Any]) -> None:
-    """Raise ValueError unless `owner`, with what is given, has a parameter of this name."""
-    parameters = owner.get_params(deep=False)
-    first, nested, rest = name.partition("__")
-    if first not in parameters:
-        known = ", ".join(map(repr, parameters))
-        raise ValueError(
-            f"Invalid parameter {first!r} for estimator {type(owner).__name__}; it has {known}"
-            f"{did_you_mean(first, parameters)}"
-        )
-    value = new_values.get(first, parameters[first])
-    if nested and isinstance(value, str):
-        raise ValueError(
-            f"Invalid parameter {name!r}: {first} is {value!r}, a string; set {first} to an object that has the "
-            f"parameter {rest!r}"
-        )
-    if nested and isinstance(value, BaseEstimator):
-        _check_name(value, rest, {})
 
 
 def check_flag(name: str, value: object) -> None:

@@ -61,9 +61,7 @@ def check_targets(y: Any, *, several: bool = True, name: str = "y") -> None:
     if array.dtype == object:
         _check_items(array.tolist(), several, name)
     elif array.ndim == 1:
-        is_missing = np.ma.getmaskarray(array)
-        if array.dtype.kind in "fcmM":  # NaN and NaT
-            is_missing = is_missing | np.asarray(array != array)
+        is_missing = np.ma.getmaskarray(array) | np.asarray(array != array)  # NaN and NaT
         for row in np.flatnonzero(is_missing)[:1].tolist():
             raise ValueError(_missing(row, array[row], name))
 
@@ -109,21 +107,13 @@ def _check_lists(items: Sequence[Any], several: bool, name: str) -> None:
     if array.ndim > 2 or (array.ndim == 2 and (array.dtype.kind in "biufc" or array.shape[1] == 1)):
         return
     remedy = BINARIZER if several else ONE_LABEL + BINARIZER
-    raise ValueError(f"{name}[{row}] is {_shortened(items[row])}, a {type(items[row]).__name__} of labels; {remedy}")
-
-
-def _shortened(item: Any) -> str:
-    text = repr(item)
-    return text if len(text) <= 60 else text[:57] + "..."
+    raise ValueError(f"{name}[{row}] is {items[row]!r:.60}, a {type(items[row]).__name__} of labels; {remedy}")
 
 
 def _missing(row: int, label: Any, name: str) -> str:
-    if name != "y":
-        hint = ": a row by itself has a label that no other one has" if name == "groups" else ""
-        return f"{name}[{row}] is {label}; each row must have one{hint}"
     return (
-        f"y[{row}] is {label}: row {row} has no label. Input y contains NaN or None; leave such rows out: "
-        "keep = ~pandas.isna(y); fit(X[keep], y[keep])"
+        f"{name}[{row}] is {label}: row {row} has no label. Input {name} contains NaN or None: leave such rows out, "
+        f"keep = ~pandas.isna({name}), or give them a label"
     )
 
 
@@ -399,10 +389,8 @@ def columns_of_classes(classes: NDArray[Any], names: NDArray[Any] | None, n_feat
 
 def join_labels(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return all labels of several arrays in one; those of different types keep their identity."""
-    filled = [array for array in arrays if array.size]
-    if not filled:
-        return np.zeros(0, dtype=object)
-    if all(array.dtype == filled[0].dtype for array in filled):
+    filled = [array for array in arrays if array.size] or [np.zeros(0, dtype=object)]
+    if len({array.dtype for array in filled}) == 1:
         return np.concatenate(filled)
     return _convert_objects(_objects([item for array in filled for item in _items(array)]))
 
@@ -462,13 +450,13 @@ def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
             stacklevel=outer_level(),
         )
     if labels.dtype == object and any(map(_is_container, map(type, labels.tolist()))):
-        raise ValueError(f"y[0] is {_shortened(labels[0])}; {ONE_LABEL}{BINARIZER}")
+        raise ValueError(f"y[0] is {labels[0]!r:.60}; {ONE_LABEL}{BINARIZER}")
     kind = _kind(labels)
     if kind == "bytes":
         raise ValueError(f"y holds bytes, such as {labels[0]!r}; decode them: y = [label.decode() for label in y]")
     if labels.dtype.kind == "c":
         raise ValueError("Unknown label type: complex; labels must be whole numbers, text or dates")
-    if labels.dtype.kind == "f" or (kind == "numbers" and labels.dtype == object):
+    if kind == "numbers" and labels.dtype.kind in "fO":
         is_float = labels.dtype.kind == "f"
         floats = labels if is_float else np.array([label for label in labels if isinstance(label, float)])
         if np.isinf(floats).any():

@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.weights.arrays import Data
 
-
-class Estimator(Protocol):
-    """An estimator with parameters that can be fitted."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return its parameters."""
-        ...
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train it."""
-        ...
-
-
-class Classifier(Estimator, Protocol):
-    """A fitted classifier."""
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Its labels, sorted."""
-        ...
-
-    def predict(self, X: Any) -> Any:
-        """Return a label for each row."""
-        ...
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return the probabilities of all classes; see `has_probabilities`."""
-        ...
+# With these methods types of packages without types are no more checked than this.
+Estimator = Any  # has get_params and fit(X, y)
+Classifier = Any  # a fitted one: has classes_, predict and, as `has_probabilities` tells, predict_proba
 
 
 def has_probabilities(model: object) -> bool:

@@ -86,7 +86,7 @@ def test_set_params_hints_at_the_name_and_sets_nothing(estimator, given, told):
 
 def test_a_parameter_of_a_part_that_is_a_string_asks_for_the_object():
     model = SoftmaxClassifier()
-    with pytest.raises(ValueError, match=r"'solver__decay': solver is 'auto', a string; set solver to an object that"):
+    with pytest.raises(ValueError, match="'decay' for estimator 'auto', which is no object with parameters"):
         model.set_params(solver__decay=0.5)
     model.set_params(solver=solvers.Implicit(), solver__decay=0.5)
     assert model.solver.decay == 0.5

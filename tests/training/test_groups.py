@@ -199,8 +199,8 @@ def test_groups_are_labels_of_any_kind(kind, seed):
     [
         (np.arange(7) % 2, r"groups has shape \(7,\), and X has 8 rows; it must be \(8,\)"),
         (np.zeros((8, 2)), r"groups has shape \(8, 2\), and X has 8 rows"),
-        ([0, 1, np.nan, 0, 1, 0, 1, 0], r"groups\[2\] is nan; each row must have one"),
-        ([0, 1, None, 0, 1, 0, 1, 0], r"groups\[2\] is None; each row must have one"),
+        ([0, 1, np.nan, 0, 1, 0, 1, 0], r"groups\[2\] is nan: row 2 has no label"),
+        ([0, 1, None, 0, 1, 0, 1, 0], r"groups\[2\] is None: row 2 has no label"),
         ([0, 1, "a", 0, 1, 0, 1, 0], r"groups\[0\] is 0, a number and groups\[2\] is 'a', text"),
         (["a"] * 8, r"groups has one group, .*'a'.*; whole groups are held out.*leave it None"),
         (np.arange(8) // 2, "no two groups that have a class in common.*leave it None"),

@@ -92,26 +92,24 @@ def _kept_share(weights: Weights, dtype: Dtype, prune: float) -> int | None:
     if n_kept < 1:
         raise ValueError(f"prune is {prune!r}, which leaves none of {n}; it must be less")
     if weights.by_feature:
-        whole, listed = coded_bytes(weights, dtype), coded_bytes(weights, dtype, _n_stored(weights, n_kept))
+        whole, listed = coded_bytes(weights, dtype), coded_bytes(weights, dtype, min(n_kept, _n_stored(weights)))
         if listed >= whole:
-            pair_bytes = coded_bytes(weights, dtype, 2) - coded_bytes(weights, dtype, 1)
-            least = 1 - (whole - coded_bytes(weights, dtype, 1)) / (pair_bytes * n)
             raise ValueError(
                 f"prune is {prune!r}; what it leaves would take {listed} bytes as pairs of a feature and a class, and "
-                f"all weights take {whole}: leave it 0, or let it be at least {np.ceil(least * 1000) / 1000:g}"
+                f"all weights take {whole}: leave it 0, or let it be more"
             )
     return n_kept
 
 
-def _n_stored(weights: Weights, n_kept: int) -> int:
+def _n_stored(weights: Weights) -> int:
     """Weights of 0 are no pairs."""
-    return min(n_kept, int(np.count_nonzero(weights.matrix)))
+    return int(np.count_nonzero(weights.matrix))
 
 
 def _smaller(dtype: Dtype, weights: Weights, n_kept: int | None) -> tuple[Dtype, int | None]:
     """The arguments of `coded`: as pairs where most weights are 0 and that takes less."""
     if n_kept is None and weights.by_feature:
-        n = _n_stored(weights, n_droppable(weights))
+        n = _n_stored(weights)
         if coded_bytes(weights, dtype, n) < coded_bytes(weights, dtype):
             return dtype, n
     return dtype, n_kept

@@ -107,8 +107,8 @@ def best_but(
 ) -> tuple[Ids, Floats, Doubles]:
     """Return the k best classes of each row that are not excluded: what `best` gives for k, and as many as excluded.
 
-    Rows are taken together by how many they exclude, up to the next power of two, so that a row with many
-    does not make the others' lists long; lists of `BLOCK_CELLS` classes are in memory at a time.
+    Rows are taken together by how many they exclude, so that a row with many does not make the others' lists long;
+    lists of `BLOCK_CELLS` classes are in memory at a time.
 
     Parameters
     ----------
@@ -130,23 +130,18 @@ def best_but(
     std : ndarray of shape (n_rows,), float64
     """
     indptr, wrong = pattern
-    counts = np.diff(indptr)
-    extra = np.where(counts > 0, 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64), 0)
-    widths = np.minimum(n_classes, k + extra)
-    if in_place:
-        widths = np.full(len(counts), widths.max(initial=k))
-    ids = np.full((len(counts), k), -1, dtype=np.int32)
-    values = np.full((len(counts), k), -np.inf, dtype=np.float32)
-    std = np.zeros(len(counts))
-    for width in np.unique(widths):
-        width_of_rows = np.flatnonzero(widths == width)
-        step = len(counts) if in_place else max(1, BLOCK_CELLS // int(width))
-        for first in range(0, len(width_of_rows), step):
-            rows = width_of_rows[first : first + step]
-            ranked, scores, std[rows] = best(x[rows], int(width))
-            ids[rows], values[rows] = _core.best_but(
-                rows=rows.astype(np.int32), classes=ranked, values=scores, indptr=indptr, excluded=wrong, k=k
-            )
+    n_rows, widths = len(indptr) - 1, np.minimum(n_classes, k + np.diff(indptr))
+    ids, values = np.full((n_rows, k), -1, dtype=np.int32), np.full((n_rows, k), -np.inf, dtype=np.float32)
+    std = np.zeros(n_rows)
+    rows_left = np.arange(n_rows) if in_place else np.argsort(widths, kind="stable")
+    while len(rows_left):  # from the rows that exclude most on, at most twice as many as the others of their block
+        most = int(widths[rows_left].max())
+        n = n_rows if in_place else min(max(1, BLOCK_CELLS // most), int(np.sum(2 * widths[rows_left] >= most)))
+        rows, rows_left = rows_left[-n:], rows_left[:-n]
+        ranked, scores, std[rows] = best(x[rows], most)
+        ids[rows], values[rows] = _core.best_but(
+            rows=rows.astype(np.int32), classes=ranked, values=scores, indptr=indptr, excluded=wrong, k=k
+        )
     return ids, values, std
 
 
