@@ -412,6 +412,7 @@ def test_labels_keep_their_identity(labels):
         ({"alternatives": [1, np.nan]}, r"alternatives\[1\] is nan"),
         ({"alternatives": ["a", "a"]}, "must be distinct"),
         ({"persons": 3}, "persons is 3; it must be an array"),
+        ({"X": np.ones((3, 1)), "chosen": [0, 1]}, r"chosen has shape \(2,\); it must be \(3,\)"),
         ({"chosen": "a"}, "chosen is 'a'; it must be an array"),
         ({"pairs": 3}, "pairs is a int; it must be a mapping"),
         ({"persons": [0, None, 1]}, r"persons\[1\] is None"),

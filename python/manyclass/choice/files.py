@@ -17,7 +17,6 @@ from manyclass.choice.fitting import ChoiceFit, ChoiceForm, Covariance
 from manyclass.choice.inference import COVARIANCES
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.datasets.csr import is_sparse
-from manyclass.labels import as_labels
 from manyclass.registry import names
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.saved_labels import decode_labels, encode_labels
@@ -26,7 +25,6 @@ from manyclass.weights.tensor_file import (
     TensorFile,
     checked,
     count,
-    decode_text,
     finite,
     make_metadata,
     warn_of_unread,
@@ -172,10 +170,10 @@ def _read_estimates(file: TensorFile, form: ChoiceForm, n: int) -> dict[str, Dou
 
 
 def _read_alternatives(file: TensorFile, about: Any, k: int) -> NDArray[Any]:
+    if about == "U":  # files up to version 0.2.0 have only integers and text
+        about = {"dtype": "O", "n": k}
     if isinstance(about, dict):
         alternatives = decode_labels(file, about, "alternatives", least=1)
-    elif about == "U":  # files up to version 0.2.0 have only integers and text
-        alternatives = as_labels(decode_text(file, "alternatives", k))
     else:
         alternatives = file.read(checked(file, "alternatives", np.int64, (k,)))
     if len(np.unique(alternatives)) != k:

@@ -18,7 +18,7 @@ from manyclass import _core
 from manyclass.checks import check_choice, outer_level
 from manyclass.choice.columns import CellError, Owners, check_cells, read_flags, read_numbers, stack_columns
 from manyclass.datasets.csr import is_sparse
-from manyclass.labels import as_labels, check_targets, checked_labels, find_positions, group_ids, sorted_classes
+from manyclass.labels import as_labels, checked_labels, find_positions, group_ids, sorted_classes
 from manyclass.weights.arrays import Doubles, Ids
 
 Unavailable = Literal["raise", "drop", "keep"]
@@ -63,9 +63,9 @@ class ChoiceLists:
     def take(self, rows: NDArray[np.int64]) -> ChoiceLists:
         """Return the lists of rows in any order."""
         indptr, entries = join_ranges(self.indptr[rows], np.diff(self.indptr)[rows])
-        log_weights = self.log_weights[entries] if len(self.log_weights) else self.log_weights
-        by_entry = self.alternatives[entries], self.features[entries], self.offsets[entries]
-        return ChoiceLists(indptr, *by_entry, self.only, log_weights)
+        names = ("alternatives", "features", "offsets", "log_weights")
+        by_entry = {name: of_all[entries] for name in names if len(of_all := getattr(self, name))}
+        return replace(self, indptr=indptr, **by_entry)
 
     def filled(self, n_alternatives: int) -> ChoiceLists:
         """Return lists of all alternatives, with zeros for those not listed; lists of all that may be chosen stay."""
@@ -179,21 +179,20 @@ class ChoiceSets:
         numbers, first, rows = np.unique(who, return_index=True, return_inverse=True)
         return Owners(rows, first, numbers.tolist())
 
-    def take(self, rows: ArrayLike) -> ChoiceSets:
+    def take(self, rows: ArrayLike, lists: ChoiceLists | None = None) -> ChoiceSets:
         """Return some rows.
 
         Parameters
         ----------
         rows : array-like of int or bool
             Their positions, or a mask of all.
+        lists : ChoiceLists, optional
+            Those of these rows; without, the ones that they have.
         """
         positions = np.arange(self.n_rows)[np.asarray(rows)]
-        return self._rows(positions, self.lists.take(positions))
-
-    def _rows(self, positions: NDArray[np.int64], lists: ChoiceLists) -> ChoiceSets:
         names = ("X", "chosen", "persons", "sample_weight", "origin")
-        by_row = {name: array[positions] for name in names if (array := getattr(self, name)) is not None}
-        return replace(self, lists=lists, **by_row)
+        by_row = {name: of_all[positions] for name in names if (of_all := getattr(self, name)) is not None}
+        return replace(self, lists=self.lists.take(positions) if lists is None else lists, **by_row)
 
     def without(self, removed: ArrayLike) -> ChoiceSets:
         """Return the same choosers where some alternatives, given by labels, cannot be chosen.
@@ -209,10 +208,8 @@ class ChoiceSets:
         ValueError
             If one is no alternative, or a row is left without any.
         """
-        offsets = self.offsets.copy()
-        offsets[
-            positions_among(np.atleast_1d(as_labels(removed)), self.alternatives, "removed", by_row=False)
-        ] = -np.inf
+        labels, offsets = np.atleast_1d(as_labels(removed)), self.offsets.copy()
+        offsets[positions_among(labels, self.alternatives, "removed", by_row=False)] = -np.inf
         available = np.isfinite(offsets)[self.lists.alternatives]
         if self.lists.only and not np.logical_or.reduceat(available, self.lists.indptr[:-1]).all():
             raise ValueError("a row is left without an alternative")
@@ -281,22 +278,15 @@ class ChoiceSets:
 
     def core_arguments(self) -> dict[str, Any]:
         """Return the data as `_core.ChoiceProblem` takes them; those with a function of pairs have `parts` for it."""
-        arguments: dict[str, Any] = {
-            "n_rows": self.n_rows,
-            "X": np.ascontiguousarray(self.X),
-            "Z": np.zeros(0) if self.Z is None else self.Z,
-            "constants": self.offsets,
-            "indptr": self.lists.indptr,
-            "alternatives": self.lists.alternatives,
-            "pair_features": np.ascontiguousarray(self.lists.features),
-            "offsets": self.lists.offsets,
-            "listed_only": self.lists.only,
-            "log_weights": self.lists.log_weights,
-        }
-        if is_sparse(self.Z):
-            Z = sp.csr_array(self.Z)
-            arguments |= {"Z": Z.data, "Z_indptr": Z.indptr.astype(np.int64), "Z_indices": Z.indices.astype(np.int32)}
-        arguments["Z"] = np.ascontiguousarray(arguments["Z"], dtype=np.float64)
+        lists = self.lists
+        Z: Any = np.zeros(0) if self.Z is None else self.Z
+        arguments: dict[str, Any] = {"n_rows": self.n_rows, "constants": self.offsets, "listed_only": lists.only}
+        arguments |= {"indptr": lists.indptr, "alternatives": lists.alternatives, "offsets": lists.offsets}
+        arguments |= {"log_weights": lists.log_weights, "pair_features": np.ascontiguousarray(lists.features)}
+        if is_sparse(Z):
+            arguments |= {"Z_indptr": Z.indptr.astype(np.int64), "Z_indices": Z.indices.astype(np.int32)}
+            Z = Z.data
+        arguments |= {"X": np.ascontiguousarray(self.X), "Z": np.ascontiguousarray(Z, dtype=np.float64)}
         by_row = {"chosen": self.chosen, "weights": self.sample_weight}
         return arguments | {name: array for name, array in by_row.items() if array is not None}
 
@@ -338,7 +328,7 @@ class ChoiceSets:
         lists = ChoiceLists(indptr, alternatives, features, offsets, only=True, log_weights=log_weights)
         if self.function is not None:
             lists = self._with_features(lists, rows[lists.rows])
-        return replace(self._rows(rows, lists), function=None, source=None)
+        return replace(self.take(rows, lists), function=None, source=None)
 
     @property
     def set_sizes(self) -> NDArray[np.int64]:
@@ -412,8 +402,8 @@ def _names(name: str, user_names: Sequence[str] | None, values: Any, matrix: Any
     n = 0 if matrix is None else matrix.shape[1]
     columns = getattr(values, "columns", ()) if user_names is None else user_names
     feature_names = tuple(map(str, columns)) or tuple(f"{letter}{j}" for j in range(n))
-    if len(feature_names) != n or len(set(feature_names)) < n:
-        raise ValueError(f"{name} is {feature_names!r}; it must have {n} different names")
+    if len(feature_names) != n:
+        raise ValueError(f"{name} is {feature_names!r}; it must have {n} names")
     return feature_names
 
 
@@ -508,20 +498,21 @@ def choice_sets(
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
     by_pair = (*features.values(), unavailable, offset, counts)
     labels, n = _sizes(alternatives, n_rows, Z, available, [*by_row.values()], by_pair)
-    k, pair_names, fixed = len(labels), tuple(pair_names or features), np.zeros(len(labels))
+    k, fixed = len(labels), np.zeros(len(labels))
     if np.shape(offset) == (k,) and not isinstance(available, tuple):
         fixed, offset = read_numbers("offset", offset, (k,)), None
     lists = _make_lists(features, available, unavailable, offset, n, k)
     x = read_numbers("X", np.zeros((n, 0)) if X is None else X, (n, None))
     z = None if Z is None else read_numbers("Z", Z, (k, None))
-    names_of_choosers = _names("chooser_names", chooser_names, X, x, "x")
-    names_of_alternatives = _names("alternative_names", alternative_names, Z, z, "z")
-    by_kind = (names_of_choosers, names_of_alternatives, pair_names)
+    of_choosers = _names("chooser_names", chooser_names, X, x, "x")
+    by_kind = (of_choosers, _names("alternative_names", alternative_names, Z, z, "z"), tuple(pair_names or features))
     names = [*itertools.chain(*by_kind)]
     if len(set(names)) < len(names):
         raise ValueError(f"features have names that occur twice: {', '.join(names)}")
-    check_targets(chosen, several=False, name="chosen")
-    places = None if chosen is None else positions_among(chosen, labels, "chosen").astype(np.int32)
+    places = None
+    if chosen is not None:
+        places = read_numbers("chosen", positions_among(checked_labels(chosen, "chosen"), labels, "chosen"), (n,))
+        places = places.astype(np.int32)
     weights = None if sample_weight is None else read_numbers("sample_weight", sample_weight, (n,))
     if weights is not None and (weights.min(initial=0) < 0 or not weights.any()):
         raise ValueError("sample_weight has numbers below 0, or only zeros")
@@ -625,11 +616,8 @@ def _make_lists(
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")
     closed = sp.csr_array((n, k) if unavailable is None else read_flags("unavailable", unavailable))
-    arrays = [
-        *features.items(),
-        ("offset", sp.csr_array((n, k)) if offset is None else offset),
-        ("unavailable", closed),
-    ]
+    arrays = [*features.items(), ("offset", sp.csr_array((n, k)) if offset is None else offset)]
+    arrays.append(("unavailable", closed))
     only = available is not None or not all(is_sparse(values) for _, values in arrays)
     if only:
         listed: Any = _list_available(~closed.astype(bool).toarray() if available is None else available, n, k)

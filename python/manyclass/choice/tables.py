@@ -15,14 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import did_you_mean
-from manyclass.choice.columns import (
-    Owners,
-    columns_by_name,
-    has_numbers,
-    read_flags,
-    read_numbers,
-    stack_columns,
-)
+from manyclass.choice.columns import Owners, columns_by_name, has_numbers, read_flags, read_numbers, stack_columns
 from manyclass.choice.sets import (
     ChoiceSets,
     SourceTable,
@@ -121,7 +114,7 @@ def from_long(
     if counts is not None:
         how["counts"] = sp.csr_array((_numbers_in(columns, counts), (choosers.rows, ids)), shape=shape)
     elif chosen is not None:
-        how["chosen"] = labels[ids[_marked_rows(choosers, read_flags(chosen, columns[chosen]))]]
+        how["chosen"] = labels[_marked_ids(choosers, ids, read_flags(chosen, columns[chosen]))]
     pairs = np.flatnonzero(mask)
     pairs = pairs[np.argsort(choosers.rows[pairs], kind="stable")]
     numbers = {name: read_numbers(name, column, where=mask)[pairs] for name, column in feature_columns.items()}
@@ -152,14 +145,13 @@ def find_choosers(columns: Mapping[str, Any], names: str | Sequence[str]) -> Own
     return Owners(rows, first, choosers[0] if len(cells) == 1 else [*zip(*choosers, strict=True)], "chooser")
 
 
-def _marked_rows(choosers: Owners, marks: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The row that is marked of each chooser; raises ValueError where it is not one."""
+def _marked_ids(choosers: Owners, ids: NDArray[np.int64], marks: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """What is marked of each chooser; raises ValueError where it is not one."""
     n_marks = np.bincount(choosers.rows[marks], minlength=len(choosers.first))
     for wrong in np.flatnonzero(n_marks != 1)[:1]:
         who = f"chooser {choosers.labels[wrong]!r} has chosen {n_marks[wrong]} alternatives"
         raise ValueError(f"{who}; it must be one{TASKS}")
-    rows = np.flatnonzero(marks)
-    return rows[np.argsort(choosers.rows[rows])]
+    return ids[marks][np.argsort(choosers.rows[marks])]
 
 
 def _usual_columns(columns: Mapping[str, Any], *names: str | None) -> Iterator[str | None]:
@@ -178,10 +170,8 @@ def _check_columns(columns: Mapping[str, Any], reader: str, roles: Sequence[tupl
     for name in role_of:
         if name not in columns:
             wanted = ", ".join(f"{wanted!r} ({role})" for wanted, role in role_of.items())
-            raise ValueError(
-                f"the table has no column {name!r}{did_you_mean(name, columns)}; {reader} looks for {wanted}; it has "
-                f"{', '.join(map(repr, columns))}"
-            )
+            about = f"{reader} looks for {wanted}; it has {', '.join(map(repr, columns))}"
+            raise ValueError(f"the table has no column {name!r}{did_you_mean(name, columns)}; {about}")
     return {*role_of}
 
 
@@ -207,10 +197,8 @@ def _feature_columns(
     odd = [name for name in names if re.fullmatch(ODD, name, re.IGNORECASE)]
     plain = {name: columns[name] for name in names if name not in odd}
     if odd and not has_no_weight:
-        raise ValueError(
-            f"columns {', '.join(map(repr, odd))} look like weights or numbers of rows, and no features are named; "
-            f"name the features, such as features={[*plain]}, and the weights, such as weight={odd[0]!r}"
-        )
+        about = f"name the features, such as features={[*plain]}, and the weights, such as weight={odd[0]!r}"
+        raise ValueError(f"columns {', '.join(map(repr, odd))} look like weights or numbers of rows; {about}")
     return plain, None
 
 
@@ -269,14 +257,12 @@ def _by_formula(formula: Any, columns: Columns, features: Any) -> tuple[dict[str
             matrix = formulaic.model_matrix(formula, frame, context={}, na_action="ignore")
     except formulaic.errors.FormulaicError as error:
         raise ValueError(f"formula is {formula!r}: {error}; the table has {', '.join(map(repr, columns))}") from error
-    columns_of_formula = {str(name): np.asarray(matrix[name]) for name in matrix.columns if name != "Intercept"}
+    made = {str(name): np.asarray(matrix[name]) for name in matrix.columns if name != "Intercept"}
     spec = matrix.model_spec
-    if features is None:
-        return columns_of_formula, spec
-    if isinstance(formula, str) and spec.transform_state:
+    if isinstance(features, Mapping) and isinstance(formula, str) and spec.transform_state:
         names = ", ".join(spec.transform_state)
         raise ValueError(f"formula has {names}, which depends on all of a table; make such columns before")
-    return _named_columns(columns_of_formula, features), spec
+    return made if features is None else _named_columns(made, features), spec
 
 
 def from_wide(
@@ -406,6 +392,5 @@ def _formula_of_wide(
     repeated = [name for name in columns if name in text and name not in table]
     table |= {name: np.repeat(np.asarray(columns[name]), len(labels)) for name in repeated}
     made, spec = _by_formula(formula, table, features)
-    return {
-        name: read_numbers(name, column.reshape(mask.shape), where=mask)[mask] for name, column in made.items()
-    }, spec
+    cells = {name: column.reshape(mask.shape) for name, column in made.items()}
+    return {name: read_numbers(name, column, where=mask)[mask] for name, column in cells.items()}, spec

@@ -201,20 +201,19 @@ class ChoiceTable(ChoiceColumns):
 
     def parameters(self, alternatives: NDArray[Any], reference: Any) -> dict[str, Any]:
         """Return the parameters of the model that these options name, and the reference as the label that it is."""
-        nests = {label: f"{label} alone" for label in alternatives.tolist()}
+        nests: dict[Any, str] = {}
         for name, text in map(_split_option, self.nest or ()):
-            for label in _labels_by_name(alternatives, _names(text)):
-                if label not in nests:
-                    raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
-                nests[label] = name
-        alone = [nest for label, nest in nests.items() if self.nest and nest == f"{label} alone"]
-        constraints: dict[str, Any] = {f"dissimilarity[{nest}]": 1.0 for nest in alone}
+            nests |= dict.fromkeys(_labels_by_name(alternatives, _names(text)), name)
+            for label in nests.keys() - {*alternatives.tolist()}:
+                raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
+        alone = [label for label in alternatives.tolist() if self.nest and label not in nests]
+        nests |= {label: f"{label} alone" for label in alone}
+        constraints: dict[str, Any] = {f"dissimilarity[{nests[label]}]": 1.0 for label in alone}
         constraints |= {name: _number_or_text(text) for name, text in map(_split_option, self.constraint or ())}
-        return {
-            "nests": [*nests.values()] if self.nest else None,
-            "constraints": constraints or None,
-            "reference": None if reference is None else _labels_by_name(alternatives, [str(reference)])[0],
-        }
+        by_alternative = [nests[label] for label in alternatives.tolist()] if nests else None
+        if reference is not None:
+            reference = _labels_by_name(alternatives, [str(reference)])[0]
+        return {"nests": by_alternative, "constraints": constraints or None, "reference": reference}
 
 
 def _names(text: str) -> list[str]:
