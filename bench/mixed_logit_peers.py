@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -66,14 +65,14 @@ def fit_here(data, varying, n_draws, seed, n_threads, covariance):
     """Estimates, standard errors, log-likelihood and seconds of manyclass."""
     from manyclass import ChoiceClassifier
     from manyclass.choice import RandomCoefficients
-    from manyclass.choice.mixed import MixedPersons
+    from manyclass.choice.mixed import MixedObjective
     from manyclass.datasets import choice_sets
 
     pairs = {name: np.ascontiguousarray(data["features"][:, :, j]) for j, name in enumerate(data["names"])}
     alternatives = np.arange(data["features"].shape[1])
     sets = choice_sets(alternatives=alternatives, pairs=pairs, chosen=data["chosen"], persons=data["persons"])
     evaluations = []
-    scores = MixedPersons.scores
+    scores = MixedObjective.person_scores
 
     def timed(self, theta):
         begin = time.perf_counter()
@@ -81,7 +80,7 @@ def fit_here(data, varying, n_draws, seed, n_threads, covariance):
         evaluations.append(time.perf_counter() - begin)
         return answer
 
-    MixedPersons.scores = timed
+    MixedObjective.person_scores = timed
     mixture = RandomCoefficients(varying, n_draws=n_draws)
     model = ChoiceClassifier(
         constants="none", mixture=mixture, covariance=covariance, random_state=seed, n_jobs=n_threads
@@ -89,7 +88,7 @@ def fit_here(data, varying, n_draws, seed, n_threads, covariance):
     begin = time.process_time(), time.perf_counter()
     model.fit(sets)
     seconds = {"cpu": time.process_time() - begin[0], "wall": time.perf_counter() - begin[1]}
-    MixedPersons.scores = scores
+    MixedObjective.person_scores = scores
     times = {"evaluation": float(np.median(evaluations)), "evaluations": len(evaluations), "iterations": model.n_iter_}
     times["draws"] = float(np.max(model.draw_errors_ / model.std_errors_)) if covariance != "none" else float("nan")
     estimates = dict(zip(model.coef_names_, model.coef_.tolist(), strict=True))
@@ -156,10 +155,7 @@ def fit_biogeme(path, seed):
     begin = time.process_time(), time.perf_counter()
     model = BIOGEME(database, loss, number_of_draws=int(data["n_draws"]), seed=seed + 1, **files)
     model.model_name = "peer"
-    if data["skip"]:
-        results = model.quick_estimate()
-    else:
-        results = model.estimate()
+    results = model.quick_estimate() if data["skip"] else model.estimate()
     seconds = {"cpu": time.process_time() - begin[0], "wall": time.perf_counter() - begin[1]}
     facts = {"log_likelihood": results.final_log_likelihood, "converged": bool(results.algorithm_has_converged)}
     estimates = {name.replace("sd[", "sd.").rstrip("]"): value for name, value in results.get_beta_values().items()}

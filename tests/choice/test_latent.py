@@ -95,7 +95,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_definition(seed, n_classes):
     assert value == pytest.approx(by_definition(theta), abs=1e-12)
     np.testing.assert_allclose(gradient, numerical(by_definition, theta), atol=3e-9)
     ridges = np.concatenate([np.tile(ridge, n_classes) * theta[: n_classes * form.n], np.zeros(2 * (n_classes - 1))])
-    np.testing.assert_allclose(objective.person_weights @ objective.scores(theta) + ridges, gradient, atol=1e-13)
+    np.testing.assert_allclose(objective.weights @ objective.scores(theta) + ridges, gradient, atol=1e-13)
     again = LatentObjective(state, ChoiceObjective(form, sets, ridge, 3))(theta)
     assert again[0] == value
     assert again[1].tolist() == gradient.tolist()

@@ -8,7 +8,8 @@ import pytest
 import manyclass
 from manyclass import ChoiceClassifier
 from manyclass.choice import RandomCoefficients
-from manyclass.choice.mixed import MixedLogit, MixedPersons
+from manyclass.choice.fitting import ChoiceObjective
+from manyclass.choice.mixed import MixedLogit
 from manyclass.datasets import choice_sets
 
 
@@ -50,6 +51,10 @@ def state_and_form(sets, mixture, **parameters):
     return MixedLogit(mixture, form, 3, mixture.n_draws, (1.0,) * len(mixture.coefficients)), form
 
 
+def objective_of(state, form, sets, n_threads):
+    return state.objective(ChoiceObjective(form, sets, np.zeros(form.n), n_threads))
+
+
 def slow_log_likelihoods(state, form, sets, theta):
     """Log-likelihoods of persons by loops over these, their draws and rows."""
     varying, names = [*state.mixture.coefficients], state.names
@@ -88,13 +93,13 @@ def slow_log_likelihoods(state, form, sets, theta):
 def test_the_likelihood_is_that_of_the_slow_twin_and_its_gradient_that_of_differences(panel):
     sets = planted_sets(12, 3, panel=panel)
     state, form = state_and_form(sets, EVERYTHING)
-    persons = MixedPersons.of(state, form, sets, 1)
+    persons = objective_of(state, form, sets, 1)
     theta = np.random.default_rng(1).normal(size=len(state.names)) * 0.7
-    likelihoods, scores = persons.scores(theta)
+    likelihoods, scores = persons.person_scores(theta)
     assert likelihoods == pytest.approx(slow_log_likelihoods(state, form, sets, theta), rel=1e-12)
     for j in range(len(theta)):
         step = 1e-5 * (np.arange(len(theta)) == j)
-        slope = (persons.scores(theta + step)[0] - persons.scores(theta - step)[0]) / 2e-5
+        slope = (persons.person_scores(theta + step)[0] - persons.person_scores(theta - step)[0]) / 2e-5
         assert scores[:, j] == pytest.approx(slope, abs=2e-8)
 
 
@@ -137,18 +142,33 @@ def test_more_draws_have_the_signs_of_the_fit(monkeypatch):
         assert model.log_likelihood_ == pytest.approx(-60 * model.loss_curve_[-1], rel=1e-9)
 
 
+def test_a_spread_of_0_leaves_the_errors_of_the_others(monkeypatch):
+    monkeypatch.setattr("manyclass.choice.mixed.MOST_AUTO_DRAWS", 1024)
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(200), 5)
+    a, b = rng.uniform(0, 2, (2, 1000, 4))
+    u = (-1 + 0.8 * rng.normal(size=200)[who, None]) * a + 0.7 * b + rng.gumbel(size=a.shape)
+    sets = choice_sets(pairs={"a": a, "b": b}, chosen=np.argmax(u, axis=1), persons=who)
+    mixture = RandomCoefficients({"a": "normal", "b": "normal"}, n_draws="auto")
+    model = ChoiceClassifier(constants="none", mixture=mixture, random_state=0).fit(sets)
+    assert model.coef_[3] < 1e-2
+    plain = RandomCoefficients({"a": "normal"}, n_draws=500)
+    without = ChoiceClassifier(constants="none", mixture=plain, random_state=0).fit(sets)
+    assert model.std_errors_[:3] == pytest.approx(without.std_errors_, rel=0.05)
+
+
 def test_threads_order_of_rows_and_blocks_of_persons_change_nothing(monkeypatch):
     sets = planted_sets(50)
     state, form = state_and_form(sets, EVERYTHING)
     theta = np.random.default_rng(1).normal(size=len(state.names)) * 0.5
-    likelihoods, scores = MixedPersons.of(state, form, sets, 1).scores(theta)
+    likelihoods, scores = objective_of(state, form, sets, 1).person_scores(theta)
     mixed_up = sets.take(np.random.default_rng(0).permutation(sets.n_rows))
     monkeypatch.setattr("manyclass.choice.mixed.MOST_DRAWS", 1)
     monkeypatch.setattr("manyclass.choice.mixed.DRAWS_TOGETHER", 7 * 4 * 70)
-    threaded = MixedPersons.of(state, form, mixed_up, 3).scores(theta)
+    threaded = objective_of(state, form, mixed_up, 3).person_scores(theta)
     assert threaded[0] == pytest.approx(likelihoods, rel=1e-13)
     assert threaded[1] == pytest.approx(scores, abs=1e-12)
-    assert np.array_equal(MixedPersons.of(state, form, sets, 3).scores(theta)[1], scores)
+    assert np.array_equal(objective_of(state, form, sets, 3).person_scores(theta)[1], scores)
 
 
 def test_predictions_follow_from_probabilities_and_survive_a_file(tmp_path):

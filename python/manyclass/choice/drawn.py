@@ -8,7 +8,7 @@ of the noise in the bound of augment and reduce (Ruiz et al. 2018), which is the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from manyclass.choice.fitting import (
     ChoiceFit,
     ChoiceObjective,
     FreeCoefficients,
+    DescentLimits,
     fit_exactly,
     make_problems,
     precondition,
@@ -370,13 +371,7 @@ class DrawnPasses:
 
 
 def fit_drawn(
-    objective: ChoiceObjective,
-    free: FreeCoefficients,
-    *,
-    n_draws: int,
-    max_iter: int,
-    seed: int,
-    watch: Callable[[float], None],
+    objective: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, n_draws: int, seed: int
 ) -> ChoiceFit:
     """Minimise the double sum over rows and drawn alternatives, or the bound of augment and reduce, without bias.
 
@@ -387,11 +382,9 @@ def fit_drawn(
     ----------
     objective : ChoiceObjective
     free : FreeCoefficients
+    limits : DescentLimits, passes at most; it ends where draws leave less than a tenth of the sampling error
     n_draws : int, alternatives by row and pass
-    max_iter : int, passes at most; it ends where draws leave less than a tenth of the sampling error
     seed : int
-    watch : callable
-        It is called with the loss of each pass.
 
     Returns
     -------
@@ -407,12 +400,14 @@ def fit_drawn(
     draws = Draws(objective, n_draws, seed)
     first_draws = replace(draws, n_draws=max(n_draws, min(START_DRAWS, objective.sets.n_alternatives)))
     first = replace(objective, sets=(first_draws if is_gumbel else draws).sets(rows, 0))
-    near = fit_exactly(first, free, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
+    near = fit_exactly(first, free, DescentLimits(1e-4, 50), seed)
     T = precondition(first, free, near.theta, seed, len(rows), near=True)
     unbounded = precondition(first, free, near.theta, seed, len(rows), near=True, bounded=False) if free.bounded else T
     inverse = unbounded @ unbounded.T if unbounded.ndim == 2 else None
+    max_iter, watch = limits.max_iter, limits.watch
     passes: Any = DrawnPasses(draws, free, near.theta, T, inverse, rows, max_iter)  # without checkpoints
-    losses, _ = drive(passes, passes, lambda state: watch(state.loss), max_iter=max_iter, verbose=False)
+    tell = None if watch is None else lambda state: watch(state.loss)
+    losses, _ = drive(passes, passes, tell, max_iter=max_iter, verbose=False)
     if passes.fault is None and not passes.is_precise and len(losses) == max_iter:
         warn_user(
             f"after max_iter={max_iter} passes, draws of n_negatives={n_draws} alternatives leave more in coefficients "

@@ -6,6 +6,7 @@ one vector, see cpp/manyclass/choice/form.hpp.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +27,7 @@ from manyclass.weights.arrays import Doubles, Ids
 MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB
 PARTS = ("alternatives", "pairs", "interactions", "constants", "dissimilarity")
 LEAST_DISSIMILARITY = 0.05
+STEP, LEAST_CURVATURE = 1e-6, 1e-7  # of differences of the gradient; less is none but rounding
 MOST_SCALED = 1000  # rows whose pairs tell scales
 START_ROWS = 20_000
 MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
@@ -148,6 +150,28 @@ class ChoiceFit:
 
 
 @dataclass(frozen=True)
+class DescentLimits:
+    """When L-BFGS ends, and who is told of each iteration.
+
+    Attributes
+    ----------
+    tol : float or None, where a user does not say
+        The largest derivative in coordinates where second derivatives are near 1, which is about the distance from the
+        minimum in units of sqrt(loss): 1e-6 leaves coefficients within some 1e-6 sqrt(n_rows) of their standard errors.
+    max_iter : int
+    watch : callable or None, which takes the loss of each iteration
+    """
+
+    tol: float | None
+    max_iter: int
+    watch: Callable[[float], None] | None = None
+
+    def with_tol(self, tol: float) -> DescentLimits:
+        """Return the same with this tol where a user does not say."""
+        return replace(self, tol=self.tol or tol)
+
+
+@dataclass(frozen=True)
 class Covariance:
     """Covariances of estimates.
 
@@ -185,8 +209,69 @@ def make_problems(form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterato
         yield _core.ChoiceProblem(form=core, n_threads=n_threads, **part.core_arguments())
 
 
+class LogLikelihood(ABC):
+    """Minus the mean log-likelihood of units, which are rows or persons, with a ridge, and its derivatives.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_units,), float64, weights of the units
+    total : float, by which their sum is divided
+    ridge : ndarray of shape (n,), float64
+        The loss has ridge / 2 times the square of each coefficient added.
+    n_rows : int
+    """
+
+    counts: Doubles
+    total: float
+    ridge: Doubles
+    n_rows: int
+
+    @cached_property
+    def weights(self) -> Doubles:
+        """Weights of the units in the mean."""
+        return np.asarray(self.counts / self.total)
+
+    @abstractmethod
+    def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
+        """Return the value and the gradient."""
+
+    @abstractmethod
+    def losses(self, theta: Doubles) -> Doubles:
+        """Return minus the log-likelihood of each unit, not weighted, in nats."""
+
+    @abstractmethod
+    def scores(self, theta: Doubles) -> Doubles:
+        """Return the gradients of these, (n_units, n); raises ValueError where the core has none."""
+
+    def log_likelihood(self, theta: Doubles) -> float:
+        """Return the log-likelihood of all units, in nats."""
+        return -float(np.sum(self.counts * self.losses(theta)))
+
+    @abstractmethod
+    def scales(self, theta: Doubles) -> Doubles:
+        """Return about the square roots of the second derivatives, relative to each other."""
+
+    def score_products(self, theta: Doubles, M: Any) -> Doubles:
+        """Return the mean of products of gradients of units by M (Berndt, Hall, Hall & Hausman 1974)."""
+        scores = self.scores(theta) @ M
+        return np.asarray(scores.T @ (scores * self.weights[:, None]))
+
+    def hessian(self, theta: Doubles, M: Any) -> Doubles:
+        """Return the second derivatives along the columns of M, 0 where they are rounding.
+
+        They are differences of the gradient, off by some 1e-6, along steps that move utilities by about 1e-6.
+        """
+        M = np.asarray(M)
+        sizes = np.sqrt(self.scales(theta) ** 2 @ M**2)
+        moves, gradient = M / sizes, self(theta)[1]
+        slopes = np.array([self(theta + STEP * move)[1] - gradient for move in moves.T]).reshape(moves.T.shape)
+        second = slopes @ moves / STEP
+        curved = np.diag(second) > LEAST_CURVATURE
+        return np.asarray((second + second.T) / 2 * np.outer(curved * sizes, curved * sizes))
+
+
 @dataclass
-class ChoiceObjective:
+class ChoiceObjective(LogLikelihood):
     """The mean log-loss of choices with a ridge, and its derivatives.
 
     Attributes
@@ -194,7 +279,6 @@ class ChoiceObjective:
     form : ChoiceForm
     sets : ChoiceSets
     ridge : ndarray of shape (n,), float64
-        The loss has ridge / 2 times the square of each coefficient added.
     n_threads : int
     """
 
@@ -203,10 +287,9 @@ class ChoiceObjective:
     ridge: Doubles
     n_threads: int
 
-    @cached_property
-    def weights(self) -> Doubles:
-        """Weights of the rows, whose sum is 1."""
-        return np.asarray(self.sets.weights / self.sets.weights.sum())
+    def __post_init__(self) -> None:
+        self.counts, self.n_rows = self.sets.weights, self.sets.n_rows
+        self.total = float(self.counts.sum())
 
     @cached_property
     def weighted(self) -> ChoiceSets:
@@ -236,22 +319,22 @@ class ChoiceObjective:
         """Return the log-loss of each row, in nats."""
         return np.concatenate([problem.losses(theta) for problem in self.problems])
 
-    def hessian(self, theta: Doubles) -> Doubles:
-        """Return the second derivatives of the mean loss with its ridge; raises ValueError as `scores` does.
+    def scores(self, theta: Doubles) -> Doubles:
+        """Return the gradient of each row's loss, (n_rows, n); raises ValueError where the core has none."""
+        return np.concatenate([problem.scores(theta) for problem in self.problems])
 
-        Second derivatives by dissimilarities are central differences of the gradient, off by some 1e-6.
-        """
+    def hessian(self, theta: Doubles, M: Any) -> Doubles:
+        """Return the second derivatives along the columns of M; raises ValueError as `scores` does."""
         if self.form.model == "nested":
-            steps = np.diag(1e-4 * np.maximum(1.0, np.abs(theta)))
-            slopes = [(self(theta + step)[1] - self(theta - step)[1]) / (2 * step.sum()) for step in steps]
-            return np.asarray(slopes + np.transpose(slopes)) / 2
-        return np.asarray(sum((problem.hessian(theta) for problem in self.problems), np.diag(self.ridge)))
+            return super().hessian(theta, M)
+        second = sum((problem.hessian(theta) for problem in self.problems), np.diag(self.ridge))
+        return np.asarray(M.T @ second @ M)
 
     def metric(self, theta: Doubles) -> Doubles:
         """Return the second derivatives without those of W by its factors, where it has a low rank."""
         form, rank = self.form, self.form.rank
         if rank <= 0:
-            return self.hessian(theta)
+            return self.hessian(theta, np.eye(form.n))
         part = form.slices["interactions"]
         left, right = np.split(theta[part].reshape(-1, rank), [len(form.chooser_names)])
         # W by its factors: rows are those of the full W, in order.
@@ -260,9 +343,9 @@ class ChoiceObjective:
         jacobian = scipy.linalg.block_diag(np.eye(part.start), by_factors, np.eye(form.n - part.stop))
         full = replace(self, form=replace(form, rank=-1), ridge=np.zeros(len(jacobian)))
         theta_of_full = np.concatenate([theta[: part.start], (left @ right.T).ravel(), theta[part.stop :]])
-        return np.asarray(jacobian.T @ full.hessian(theta_of_full) @ jacobian + np.diag(self.ridge))
+        return full.hessian(theta_of_full, jacobian) + np.diag(self.ridge)
 
-    def scales(self) -> Doubles:
+    def scales(self, theta: Doubles) -> Doubles:
         """Return about the square roots of the second derivatives, relative to each other.
 
         They are the standard deviations of what coefficients are multiplied by; 1 where there are none.
@@ -290,16 +373,6 @@ class ChoiceObjective:
     def squared_spread(self, directions: Doubles) -> float:
         """Return the most that a unit sum of the directions, (n_directions, n), moves two utilities apart, squared."""
         return max((problem.squared_spread(directions) for problem in self.problems), default=0.0)
-
-    def scores(self, theta: Doubles) -> Doubles:
-        """Return the gradient of each row's loss, not weighted, (n_rows, n).
-
-        Raises
-        ------
-        ValueError
-            If the core has none for the form.
-        """
-        return np.concatenate([problem.scores(theta) for problem in self.problems])
 
 
 @dataclass(frozen=True)
@@ -437,7 +510,7 @@ def precondition(
         return whiten(
             free_derivatives, free.bounded if bounded is None else bounded, flat=0.0 if form.rank > 0 else 1e3
         )
-    return free.select(1 / objective.scales())
+    return free.select(1 / objective.scales(theta))
 
 
 def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Doubles:
@@ -465,28 +538,15 @@ def times(T: Doubles, vector: Doubles) -> Doubles:
     return np.asarray(T @ vector if T.ndim == 2 else T * vector)
 
 
-def fit_exactly(
-    objective: ChoiceObjective,
-    free: FreeCoefficients,
-    *,
-    tol: float,
-    max_iter: int,
-    seed: int,
-    watch: Callable[[float], None],
-) -> ChoiceFit:
+def fit_exactly(objective: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int) -> ChoiceFit:
     """Minimise by L-BFGS, in coordinates where the second derivatives are near 1.
 
     Parameters
     ----------
     objective : ChoiceObjective
     free : FreeCoefficients
-    tol : float
-        The largest derivative in these coordinates, which is about the distance from the minimum in units of
-        sqrt(loss): 1e-6 leaves coefficients within some 1e-6 sqrt(n_rows) of their standard errors.
-    max_iter : int
+    limits : DescentLimits
     seed : int, of the start of W of low rank, and of rows drawn for the metric
-    watch : callable
-        It is called with the loss of each iteration.
 
     Returns
     -------
@@ -496,10 +556,10 @@ def fit_exactly(
     n_rows, n_metric_rows = objective.sets.n_rows, 2000
     if n_rows > MANY_ROWS * START_ROWS and objective.form.rank <= 0:
         rows, n_metric_rows = np.sort(np.random.RandomState(seed).permutation(n_rows)[:START_ROWS]), START_ROWS
-        first = replace(objective, sets=objective.sets.take(rows))
-        start = fit_exactly(first, free, tol=1e-5, max_iter=50, seed=seed, watch=lambda _: None).theta
-    T = precondition(objective, free, start, seed, n_metric_rows)
-    return descend(objective, free, start, T, tol=tol, max_iter=max_iter, watch=watch)
+        start = fit_exactly(
+            replace(objective, sets=objective.sets.take(rows)), free, DescentLimits(1e-5, 50), seed
+        ).theta
+    return descend(objective, free, start, precondition(objective, free, start, seed, n_metric_rows), limits)
 
 
 def descend(
@@ -507,10 +567,7 @@ def descend(
     free: FreeCoefficients,
     start: Doubles,
     T: Doubles,
-    *,
-    tol: float,
-    max_iter: int,
-    watch: Callable[[float], None],
+    limits: DescentLimits,
 ) -> ChoiceFit:
     """Minimise any function of coefficients by L-BFGS, in the coordinates of `precondition`.
 
@@ -521,30 +578,26 @@ def descend(
     start : ndarray of shape (n,), float64
     T : ndarray of shape (n_free, n_free) or (n_free,), float64
         What makes free coefficients of coordinates; of shape (n_free,) where some have bounds.
-    tol : float, as in `fit_exactly`
-    max_iter : int
-    watch : callable
-        It is called with the loss of each iteration.
+    limits : DescentLimits
 
     Returns
     -------
     ChoiceFit
     """
-    begin = free.select(start)
-    losses: list[float] = []
+    begin, tol = free.select(start), limits.tol or 0.0
     curve: list[float] = []
 
     def value(coordinates: Doubles) -> tuple[float, Doubles]:
         loss, gradient = objective(free.expand(times(T, coordinates)))
-        losses.append(loss)
         return loss, times(T.T, free.reduce(gradient))
 
-    def end_iteration(_: Any) -> None:
-        curve.append(losses[-1])
-        watch(losses[-1])
+    def end_iteration(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        curve.append(float(intermediate_result.fun))
+        if limits.watch is not None:
+            limits.watch(curve[-1])
 
     bounds = free.bounds / T[:, None] if free.bounded else None  # T is then a diagonal
-    ends = {"maxiter": max_iter, "maxfun": 3 * max_iter, "gtol": tol, "ftol": 0.0}
+    ends = {"maxiter": limits.max_iter, "maxfun": 3 * limits.max_iter, "gtol": tol, "ftol": 0.0}
     options = {**ends, "maxcor": 20, "maxls": 40}
     how: dict[str, Any] = {"method": "L-BFGS-B", "bounds": bounds, "callback": end_iteration, "options": options}
     coordinates = np.linalg.solve(T, begin) if T.ndim == 2 else begin / T

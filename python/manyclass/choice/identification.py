@@ -78,6 +78,13 @@ class Identification:
         """How many numbers are identified, which information criteria and tests count."""
         return int(self.basis.shape[1])
 
+    def extend(self, names: list[str]) -> Identification:
+        """Return that of more coefficients, which are identified, behind these."""
+        n_more = len(names) - len(self.names)
+        unknown = np.append(np.broadcast_to(self.unknown, len(self.names)), np.zeros(n_more, bool))
+        basis = scipy.linalg.block_diag(self.basis, np.eye(n_more))
+        return replace(self, names=names, basis=basis, unknown=unknown)
+
     def describe(self) -> str:
         """Return what names the coefficients without standard errors, causes and remedies; empty where all have."""
         by_cause: dict[str, list[str]] = {}
@@ -195,8 +202,8 @@ class LinearLogit:
 
     def hessian(self, theta: Doubles) -> Doubles:
         """Return the second derivatives by the columns."""
-        second = [objective.hessian(self.M @ theta) for objective in self.objectives]
-        return np.asarray(self.M.T @ np.sum(second, axis=0) @ self.M)
+        second = [objective.hessian(self.M @ theta, self.M) for objective in self.objectives]
+        return np.asarray(np.sum(second, axis=0))
 
     def spread(self, direction: Doubles) -> float:
         """Return the most that a direction of the columns moves two utilities apart."""

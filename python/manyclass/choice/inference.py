@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from manyclass.choice.fitting import ChoiceObjective, Covariance, FreeCoefficients, slope_within_bounds
+from manyclass.choice.fitting import ChoiceObjective, Covariance, FreeCoefficients, LogLikelihood, slope_within_bounds
 from manyclass.choice.identification import Identification, identify_by_information
 from manyclass.weights.arrays import Doubles
 
@@ -20,17 +20,17 @@ COVARIANCES = ("auto", "hessian", "robust", "clustered", "none")
 
 
 def estimate_covariance(
-    objective: ChoiceObjective, known: Identification, theta: Doubles, kind: str, seed: int
+    objective: LogLikelihood, known: Identification, theta: Doubles, kind: str, seed: int
 ) -> tuple[Covariance, Identification]:
     """Return the covariance of estimates at the minimum, and what second derivatives there leave identified.
 
     "hessian" is the inverse of the second derivatives of the log-likelihood, "robust" the sandwich of these and of the
-    sum of squares of the rows' gradients, "clustered" the same with gradients added by person. There is no correction
+    sum of squares of the units' gradients, "clustered" the same with gradients added by person. There is no correction
     for small samples.
 
     Parameters
     ----------
-    objective : ChoiceObjective
+    objective : LogLikelihood
     known : Identification
     theta : ndarray of shape (n,), float64
     kind : {"hessian", "robust", "clustered", "none"}
@@ -43,74 +43,44 @@ def estimate_covariance(
     """
     if kind == "none":
         return Covariance.none(len(theta)), known
-    sets = objective.sets
-    total = float(sets.weights.sum())
-    slower = 1 if objective.form.model == "gumbel" else AS_A_QUADRATURE
-    most, drawn = (pairs[sets.function is not None] // slower for pairs in (MOST_PAIRS, DRAWN_PAIRS))
-    # Second derivatives of a nested logit are differences of gradients.
-    tol = 1e-13 if objective.form.model == "gumbel" else 1e-9
-    error, n_rows = np.zeros(len(theta)), sets.n_rows
-    if sets.n_pairs <= most:
-        parts = [_information(objective, theta, known.basis, kind, total)]
-    else:
-        n_rows = max(FOLDS * 20, drawn * sets.n_rows // sets.n_pairs)
-        who = np.arange(sets.n_rows) if sets.persons is None else sets.persons
-        n_persons = int(who.max()) + 1
-        place = np.random.RandomState(seed).permutation(n_persons)[who]
-        fold = place * FOLDS * sets.n_rows // (n_rows * n_persons)
-        folds = (replace(objective, sets=sets.take(np.flatnonzero(fold == f))) for f in range(FOLDS))
-        parts = [_information(drawn_objective, theta, known.basis, kind, total) for drawn_objective in folds]
-        n_rows = int(np.sum(fold < FOLDS))
+    is_exact = isinstance(objective, ChoiceObjective) and objective.form.model == "gumbel"
+    tol = 1e-13 if is_exact else 1e-9  # second derivatives of the others are differences
+    folds, parts = _draw_folds(objective, seed), []
+    for fold in folds:
+        information = fold.hessian(theta, known.basis)
+        spread = information / objective.total
+        if kind != "hessian":
+            gradients = fold.weights[:, None] * (fold.scores(theta) @ known.basis)
+            if kind == "clustered" and isinstance(fold, ChoiceObjective):
+                gradients = np.asarray(fold.sets.owners.sums @ gradients)
+            # Of rows drawn by chance: their sum of squares is as many times larger in relation as they are fewer.
+            spread = gradients.T @ gradients * (fold.total / objective.total)
+        parts.append((information, spread))
     information, spread = np.mean(parts, axis=0)
     matrix, identified = invert_information(information, spread, known, tol)
+    error = np.zeros(len(theta))
     if len(parts) > 1:
         middle = np.sqrt(np.diag(matrix))
         # The jackknife over folds (Quenouille and Tukey).
         means = (np.mean(np.delete(parts, fold, axis=0), axis=0) for fold in range(FOLDS))
         without = [np.diag(invert_information(first, second, known, tol)[0]) for first, second in means]
         errors = np.std(np.sqrt(without), axis=0) * np.sqrt(FOLDS - 1)
-        error = np.divide(errors, middle, out=np.zeros(len(theta)), where=middle > 0)
-    return Covariance(kind, matrix, error, n_rows), identified
+        error = np.divide(errors, middle, out=error, where=middle > 0)
+    return Covariance(kind, matrix, error, sum(fold.n_rows for fold in folds)), identified
 
 
-def estimate_by_person(
-    objective: Any, known: Identification, theta: Doubles, kind: str, n_rows: int, tol: float
-) -> tuple[Covariance, Identification]:
-    """Return the covariance where the likelihood is one of persons, whose gradients "robust" and "clustered" take.
-
-    Parameters
-    ----------
-    objective : LatentObjective or MixedObjective
-    known : Identification
-    theta : ndarray of shape (n,), float64
-    kind : {"hessian", "robust", "clustered", "none"}
-    n_rows : int
-    tol : float, as in `invert_information`
-    """
-    if kind == "none":
-        return Covariance.none(len(theta)), known
-    information = objective.hessian(theta, known.basis)
-    spread = information / objective.total
-    if kind != "hessian":
-        moves = objective.person_weights[:, None] * (objective.scores(theta) @ known.basis)
-        spread = moves.T @ moves
-    matrix, identified = invert_information(information, spread, known, tol)
-    return Covariance(kind, matrix, np.zeros(len(theta)), n_rows), identified
-
-
-def _information(
-    objective: ChoiceObjective, theta: Doubles, M: Doubles, kind: str, total: float
-) -> tuple[Doubles, Doubles]:
-    """The second derivatives by identified numbers, and the covariance of their gradient at the minimum."""
-    information = M.T @ objective.hessian(theta) @ M
-    if kind == "hessian":
-        return information, information / total
-    gradients = (objective.scores(theta) * objective.weights[:, None]) @ M
-    if kind == "clustered":
-        gradients = np.asarray(objective.sets.owners.sums @ gradients)
-    # Of rows drawn by chance: their sum of squares is as many times larger in relation as they are fewer.
-    weight = float(objective.sets.weights.mean())
-    return information, gradients.T @ gradients * (objective.sets.n_rows * weight / total)
+def _draw_folds(objective: LogLikelihood, seed: int) -> Sequence[LogLikelihood]:
+    """The objective, or where all rows would take too long those of rows drawn by chance, whole persons each."""
+    if not isinstance(objective, ChoiceObjective):
+        return [objective]
+    sets, slower = objective.sets, 1 if objective.form.model == "gumbel" else AS_A_QUADRATURE
+    most, drawn = (pairs[sets.function is not None] // slower for pairs in (MOST_PAIRS, DRAWN_PAIRS))
+    if sets.n_pairs <= most:
+        return [objective]
+    n_rows, rows = max(FOLDS * 20, drawn * sets.n_rows // sets.n_pairs), sets.owners.rows
+    n_persons = len(sets.owners.first)
+    fold = np.random.RandomState(seed).permutation(n_persons)[rows] * FOLDS * sets.n_rows // (n_rows * n_persons)
+    return [replace(objective, sets=sets.take(np.flatnonzero(fold == f))) for f in range(FOLDS)]
 
 
 def invert_information(
@@ -179,7 +149,7 @@ def certify(objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles) 
     M = free.matrix.toarray()
     primal, gradient = objective(theta)
     slope = slope_within_bounds(free.reduce(gradient), free.select(theta), free.bounds)
-    identified, root = identify_by_information(M.T @ objective.hessian(theta) @ M, Identification(form.names, M), 1e-10)
+    identified, root = identify_by_information(objective.hessian(theta, M), Identification(form.names, M), 1e-10)
     if identified.causes:
         raise ValueError(
             f"the coefficient {next(iter(identified.causes))!r} is not identified; set alpha or leave it out"

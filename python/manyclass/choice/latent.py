@@ -14,20 +14,20 @@ from sklearn.base import clone
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.choice.fitting import (
+    ChoiceFit,
     ChoiceForm,
     ChoiceObjective,
-    Covariance,
     FreeCoefficients,
+    DescentLimits,
+    LogLikelihood,
     descend,
     fit_exactly,
-    list_features,
     make_problems,
     precondition,
     whiten,
 )
 from manyclass.choice.identification import MOST_FREE, Identification, identify_within_bounds
-from manyclass.choice.inference import estimate_by_person
-from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings, MixtureState
+from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.choice.sets import ChoiceSets
 from manyclass.help_lines import storing
 from manyclass.weights.arrays import Doubles
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 STARTS_CONTINUED = 5  # to the end, of all starts
 DESCENTS = 4  # iterations of L-BFGS by which an EM step comes near its maximum
 SOFTNESS = 0.1  # of the memberships that a start begins with, which is spread over all classes
-FLAT = 1e-7  # second derivatives by features of size 1, per row, that are none but rounding
 
 
 @dataclass(frozen=True)
@@ -104,14 +103,9 @@ class LatentState(MixtureState):
             shares = np.exp(log_shares(membership, self.features(sets)))
         return np.asarray(sum((share * answer(row).T).T for share, row in zip(shares, coefficients, strict=True)))
 
-    def objective(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> LatentObjective:
-        """Return minus the log-likelihood per row, as a function of coefficients."""
-        return LatentObjective(self, ChoiceObjective(form, sets, np.zeros(form.n), n_threads))
-
-    def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
-        """Return the log-likelihood of the choices of all persons, in nats."""
-        objective = self.objective(form, sets, n_threads)
-        return objective.total * float(objective.person_weights @ objective.weigh(theta)[0])
+    def objective(self, logit: ChoiceObjective) -> LatentObjective:
+        """Return that of persons; raises ValueError where they have weights or features that differ by row."""
+        return LatentObjective(self, logit)
 
     def description(self) -> dict[str, Any]:
         """Return what `LatentClasses.restore` takes."""
@@ -130,26 +124,23 @@ def log_shares(membership: Doubles, features: Doubles) -> Doubles:
     return np.asarray(utilities - np.logaddexp.reduce(utilities, axis=0))
 
 
-@dataclass
-class LatentObjective:
+class LatentObjective(LogLikelihood):
     """Minus the log-likelihood of persons whose classes are not observed, per row, with the ridge of each class.
 
-    Attributes
+    Parameters
     ----------
     state : LatentState
     rows : ChoiceObjective, of one class
     """
 
-    state: LatentState
-    rows: ChoiceObjective
-
-    def __post_init__(self) -> None:
-        sets = self.rows.sets
-        self.persons, self.total = sets.owners, float(sets.weights.sum())
-        self.person_weights = self.persons.cells("the weight", sets.weights) / self.total
-        names = ("", *self.state.membership)
-        columns = [self.persons.cells(*named) for named in zip(names, self.state.features(sets).T, strict=True)]
+    def __init__(self, state: LatentState, rows: ChoiceObjective) -> None:
+        sets, self.persons = rows.sets, rows.sets.owners
+        self.state, self.rows, self.total, self.n_rows = state, rows, rows.total, rows.n_rows
+        self.counts = self.persons.cells("the weight", sets.weights)
+        names = ("", *state.membership)
+        columns = [self.persons.cells(*named) for named in zip(names, state.features(sets).T, strict=True)]
         self.features = np.stack(columns, axis=1)
+        self.ridge = np.append(np.tile(rows.ridge, state.n_classes), np.zeros((state.n_classes - 1) * len(names)))
 
     def weigh(self, theta: Doubles) -> tuple[Doubles, Doubles]:
         """Return the log-likelihood of each person, and the probabilities of its classes, (n_classes, n_persons)."""
@@ -169,13 +160,13 @@ class LatentObjective:
         def expected(theta: Doubles) -> tuple[float, Doubles]:
             coefficients, membership = self.state.split(theta)
             logs = log_shares(membership, self.features)
-            value = -float(np.sum(self.person_weights * posterior * logs))
+            value = -float(np.sum(self.weights * posterior * logs))
             slopes = []
             for (share, objective), row in zip(classes, coefficients, strict=True):
                 loss, slope = objective(row)
                 value += share * loss
                 slopes.append(share * slope)
-            slopes.append(np.ravel((self.person_weights * (np.exp(logs) - posterior))[1:] @ self.features))
+            slopes.append(np.ravel((self.weights * (np.exp(logs) - posterior))[1:] @ self.features))
             return value, np.concatenate(slopes)
 
         return expected
@@ -187,8 +178,11 @@ class LatentObjective:
 
     def value(self, theta: Doubles, logs: Doubles) -> float:
         """Return the value by the log-likelihood of each person."""
-        squares = float(np.sum(self.rows.ridge * self.state.split(theta)[0] ** 2))
-        return 0.5 * squares - float(self.person_weights @ logs)
+        return 0.5 * float(self.ridge @ theta**2) - float(self.weights @ logs)
+
+    def losses(self, theta: Doubles) -> Doubles:
+        """Return minus the log-likelihood of each person."""
+        return -self.weigh(theta)[0]
 
     def scores(self, theta: Doubles) -> Doubles:
         """Return the gradient of each person's minus log-likelihood, (n_persons, n)."""
@@ -201,24 +195,15 @@ class LatentObjective:
         ]
         return np.concatenate([*blocks, *(row[:, None] * self.features for row in surplus[1:])], axis=1)
 
-    def hessian(self, theta: Doubles, directions: Doubles) -> Doubles:
-        """Return the second derivatives along columns that move utilities by about 1, 0 where they are rounding."""
-        step = 0.01 / np.sqrt(self.total)
-        slopes = [self(theta + step * row)[1] - self(theta - step * row)[1] for row in directions.T]
-        matrix = directions.T @ np.reshape(slopes, directions.T.shape).T / (2 * step)
-        curved = np.diag(matrix) > FLAT
-        return np.asarray((matrix + matrix.T) / 2 * np.outer(curved, curved))
-
-    def scales(self) -> Doubles:
-        """Return the change of each coefficient that moves utilities by about 1."""
-        features = np.sqrt(self.person_weights @ self.features**2 / self.person_weights.sum())
-        sizes = [*[self.rows.scales()] * self.state.n_classes, *[features] * (self.state.n_classes - 1)]
-        return np.asarray(1 / np.concatenate(sizes))
+    def scales(self, theta: Doubles) -> Doubles:
+        """Return about the square roots of the second derivatives, relative to each other."""
+        features, k = np.sqrt(np.mean(self.features**2, axis=0)), self.state.n_classes
+        return np.concatenate([np.tile(self.rows.scales(theta), k), np.tile(features, k - 1)])
 
     def order(self, theta: Doubles) -> tuple[LatentState, Doubles]:
         """Return the state and the coefficients with classes in the order of their shares, the largest first."""
         coefficients, membership = self.state.split(theta)
-        shares = self.weigh(theta)[1] @ self.person_weights / self.person_weights.sum()
+        shares = self.weigh(theta)[1] @ self.weights / self.weights.sum()
         order = np.argsort(-shares, kind="stable")
         utilities = np.concatenate([np.zeros((1, self.features.shape[1])), membership])[order]
         ordered = np.concatenate([np.ravel(coefficients[order]), np.ravel(utilities[1:] - utilities[0])])
@@ -265,6 +250,8 @@ class LatentClasses(ChoiceMixture):
     cost[1] -1.1, cost[2] -3.9, membership constant[2] -0.8
     """
 
+    solvers = ("auto", "lbfgs")  # which look at all alternatives
+
     @storing
     def __init__(
         self,
@@ -284,61 +271,57 @@ class LatentClasses(ChoiceMixture):
         if isinstance(self.membership, str):
             raise TypeError(f"membership is {self.membership!r}; it must be a list of names of features of choosers")
 
-    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
+    def fit(
+        self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
+    ) -> tuple[LogLikelihood, MixtureState, ChoiceFit, Identification]:
         """Fit the classes to choices: EM from several starts, of which the best are continued by L-BFGS.
 
         Parameters
         ----------
-        form : ChoiceForm
-        sets : ChoiceSets with choices
-        free : FreeCoefficients, of the form
-        settings : MixtureSettings
+        logit : ChoiceObjective, of one class
+        free : FreeCoefficients, of the logit
+        limits : DescentLimits
+        seed : int
 
         Returns
         -------
-        ChoiceState
+        objective : LatentObjective
+        state : LatentState
+        fit : ChoiceFit
+        known : Identification
 
         Raises
         ------
         ValueError
-            If alternatives are to be drawn, a membership feature is none of choosers or differs within a person, or
-            there are fewer persons than classes.
+            If a membership feature is none of choosers or differs within a person, or there are fewer persons than
+            classes.
         """
-        if settings.solver == "double_sum":
-            raise ValueError("solver is 'double_sum'; latent classes look at all alternatives: it must be 'lbfgs'")
-        membership = tuple(self.membership or ())
-        for name in membership:
-            if name not in sets.chooser_names:
-                features = ", ".join(map(repr, sets.chooser_names)) or "none"
+        for name in self.membership or ():
+            if name not in logit.form.chooser_names:
+                features = ", ".join(map(repr, logit.form.chooser_names)) or "none"
                 raise ValueError(f"membership has {name!r}, which is no feature of choosers; there are {features}")
-        state = LatentState(form, int(self.n_classes), membership, ())
-        rows = ChoiceObjective(form, list_features(sets), settings.ridge, settings.n_threads)
-        objective = LatentObjective(state, rows)
-        if (n_persons := len(objective.features)) < state.n_classes:
-            raise ValueError(f"n_classes is {state.n_classes}; the data have {n_persons} persons")
-        limits = settings.limits(1e-8)
-        free_of_all = free.repeat(state.n_classes, len(state.names) - state.n_classes * form.n)
-        pooled = fit_exactly(rows, free, seed=settings.seed, **limits).theta
-        T = precondition(rows, free, pooled, settings.seed, 2000)
-        theta = np.concatenate([*[pooled] * state.n_classes, np.zeros(len(state.names) - state.n_classes * form.n)])
-        T_of_all = _join(objective, T)
-        memberships = _memberships_of_starts(objective, free, pooled, T, self, settings.seed)
-        watch = settings.watch
-        runs = [_run_em(objective, free_of_all, theta, posterior, T_of_all, self, watch) for posterior in memberships]
+        state = LatentState(logit.form, int(self.n_classes), tuple(self.membership or ()), ())
+        objective, k = state.objective(logit), state.n_classes
+        if (n_persons := len(objective.counts)) < k:
+            raise ValueError(f"n_classes is {k}; the data have {n_persons} persons")
+        limits = limits.with_tol(1e-8)
+        n_more = len(state.names) - k * logit.form.n
+        pooled = fit_exactly(logit, free, limits, seed).theta
+        T = precondition(logit, free, pooled, seed, 2000)
+        memberships = _memberships_of_starts(objective, free, pooled, T, self.n_starts, seed)
+        free, theta = free.repeat(k, n_more), np.append(np.tile(pooled, k), np.zeros(n_more))
+        T = _join(objective, T)
+        runs = [_run_em(objective, free, theta, posterior, T, self, limits) for posterior in memberships]
         fits = []
         for theta, losses in sorted(runs, key=lambda run: run[1][-1])[:STARTS_CONTINUED]:
-            metric = T_of_all
-            if form.core.has_scores() and free_of_all.n <= MOST_FREE:
-                scores = objective.scores(theta) @ free_of_all.matrix
-                metric = whiten(scores.T @ (objective.person_weights[:, None] * scores), free_of_all.bounded)
-            fit = descend(objective, free_of_all, theta, metric, **limits)
+            if logit.form.core.has_scores() and free.n <= MOST_FREE:
+                T = whiten(objective.score_products(theta, free.matrix), free.bounded)
+            fit = descend(objective, free, theta, T, limits)
             fits.append(replace(fit, losses=np.concatenate([losses, fit.losses])))
         fit = min(fits, key=lambda fit: float(fit.losses[-1]))
         state, theta = objective.order(fit.theta)
-        covariance, known = _covariance(objective, free_of_all, theta, settings.covariance)
-        likelihood = state.log_likelihood(theta, form, rows.sets, settings.n_threads)
-        fit = replace(fit, theta=theta)
-        return ChoiceState.of(form, rows.sets, fit, covariance, known, likelihood, settings.solver, state)
+        known = identify_within_bounds(state.names, free, theta)
+        return state.objective(logit), state, replace(fit, theta=theta), known
 
     def restore(self, form: ChoiceForm, description: dict[str, Any]) -> LatentState:
         """Return the state that was described in a file.
@@ -361,7 +344,7 @@ class LatentClasses(ChoiceMixture):
 
 def _join(objective: LatentObjective, T: Doubles) -> Doubles:
     """The coordinates of all coefficients by those of one class."""
-    moments = objective.features.T @ (objective.person_weights[:, None] * objective.features)
+    moments = objective.features.T @ (objective.weights[:, None] * objective.features)
     blocks = [*[T] * objective.state.n_classes, *[whiten(moments, T.ndim == 1)] * (objective.state.n_classes - 1)]
     return np.concatenate(blocks) if T.ndim == 1 else scipy.linalg.block_diag(*blocks)
 
@@ -371,7 +354,7 @@ def _memberships_of_starts(
     free: FreeCoefficients,
     pooled: Doubles,
     T: Doubles,
-    mixture: LatentClasses,
+    n_starts: int,
     seed: int,
 ) -> Iterator[Doubles]:
     """Yield probabilities of classes to begin with: persons beside those of like gradients, who are drawn by chance."""
@@ -381,7 +364,7 @@ def _memberships_of_starts(
         slopes: Any = (objective.persons.sums @ objective.rows.scores(pooled)) @ free.matrix
         directions = slopes * T if T.ndim == 1 else slopes @ T
     directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-300)
-    for _ in range(mixture.n_starts if k > 1 else 1):
+    for _ in range(n_starts if k > 1 else 1):
         centres = directions[random.choice(n, k, replace=False)]
         nearest = np.argmax(directions @ centres.T, axis=1)
         yield SOFTNESS / k + (1 - SOFTNESS) * (nearest == np.arange(k)[:, None])
@@ -394,32 +377,20 @@ def _run_em(
     posterior: Doubles,
     T: Doubles,
     mixture: LatentClasses,
-    watch: Callable[[float], None],
+    limits: DescentLimits,
 ) -> tuple[Doubles, list[float]]:
     """Coefficients after some steps of EM, and the loss after each."""
     losses: list[float] = []
     for _ in range(mixture.max_iter):
         expected = objective.expect(posterior)
-        theta = descend(expected, free, theta, T, tol=1e-6, max_iter=DESCENTS, watch=lambda _: None).theta
+        theta = descend(expected, free, theta, T, DescentLimits(1e-6, DESCENTS)).theta
         logs, posterior = objective.weigh(theta)
         losses.append(objective.value(theta, logs))
-        watch(losses[-1])
+        if limits.watch is not None:
+            limits.watch(losses[-1])
         if len(losses) > 1 and (losses[-2] - losses[-1]) * objective.total < mixture.tol:
             break
     return theta, losses
-
-
-def _covariance(
-    objective: LatentObjective, free: FreeCoefficients, theta: Doubles, kind: str
-) -> tuple[Covariance, Identification]:
-    """The covariance, by persons where it is not "hessian", and what the data tell as second derivatives show it."""
-    rows = objective.rows
-    known = identify_within_bounds(objective.state.names, free, theta)
-    if kind == "auto":
-        persons = rows.sets.persons is not None and rows.form.core.has_scores()
-        kind = "none" if rows.ridge.any() or not 0 < free.n <= MOST_FREE else "clustered" if persons else "hessian"
-    known = replace(known, basis=known.basis * free.select(objective.scales())[free.inside(theta)])
-    return estimate_by_person(objective, known, theta, kind, rows.sets.n_rows, FLAT)
 
 
 @dataclass(frozen=True)
@@ -451,7 +422,8 @@ def find_memberships(model: ChoiceClassifier, sets: ChoiceSets) -> Memberships:
     Memberships
     """
     state = _state(model)
-    objective = state.objective(state.form, model._rows(sets), n_threads_from(model.n_jobs))
+    logit = ChoiceObjective(state.form, model._rows(sets), np.zeros(state.form.n), n_threads_from(model.n_jobs))
+    objective = state.objective(logit)
     prior = np.exp(log_shares(state.split(model.coef_)[1], objective.features))
     return Memberships(np.array(objective.persons.labels), prior.T, objective.weigh(model.coef_)[1].T)
 

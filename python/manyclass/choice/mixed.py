@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
@@ -16,9 +15,12 @@ from scipy.stats import qmc
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
 from manyclass.choice.fitting import (
+    ChoiceFit,
     ChoiceForm,
     ChoiceObjective,
     FreeCoefficients,
+    DescentLimits,
+    LogLikelihood,
     descend,
     fit_exactly,
     list_features,
@@ -26,8 +28,8 @@ from manyclass.choice.fitting import (
     whiten,
 )
 from manyclass.choice.identification import Identification, find_unidentified, hold_constant
-from manyclass.choice.inference import estimate_by_person, invert_information
-from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings, MixtureState
+from manyclass.choice.inference import invert_information
+from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.choice.sets import ChoiceSets
 from manyclass.help_lines import storing
 from manyclass.weights.arrays import Doubles
@@ -96,6 +98,8 @@ class RandomCoefficients(ChoiceMixture):
         Scrambled points of this sequence, R for each person.
     """
 
+    is_clustered = False
+
     @storing
     def __init__(
         self,
@@ -127,7 +131,9 @@ class RandomCoefficients(ChoiceMixture):
             return tuple(self.coefficients) if self.correlated else ()
         return tuple(self.correlated)
 
-    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
+    def fit(
+        self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
+    ) -> tuple[LogLikelihood, MixtureState, ChoiceFit, Identification]:
         """Fit the mixture to choices by BFGS from the multinomial logit's estimate, in the metric of persons' scores.
 
         With solver "double_sum", each row has alternatives drawn once, whose weights correct utilities: consistent for
@@ -136,14 +142,17 @@ class RandomCoefficients(ChoiceMixture):
 
         Parameters
         ----------
-        form : ChoiceForm
-        sets : ChoiceSets with choices
-        free : FreeCoefficients, of the form
-        settings : MixtureSettings
+        logit : ChoiceObjective
+        free : FreeCoefficients, of the logit
+        limits : DescentLimits
+        seed : int
 
         Returns
         -------
-        ChoiceState
+        objective : MixedObjective
+        state : MixedLogit
+        fit : ChoiceFit
+        known : Identification
 
         Raises
         ------
@@ -151,32 +160,26 @@ class RandomCoefficients(ChoiceMixture):
             If names are none of coefficients or features, or data do not fit in memory.
         """
         count = FIRST_DRAWS if self.n_draws == "auto" else self.n_draws
-        state = MixedLogit(self, form, settings.seed, count, (1.0,) * len(self.coefficients))
-        state.columns, state.shifts  # noqa: B018 - raise for names that do not exist
-        sets = _sets_in_memory(sets, settings)
-        theta, known, free = _fit_multinomial(form, sets, free, state, settings)
-        ridge = np.append(settings.ridge, np.zeros(len(theta) - form.n))
-        objective = MixedObjective(MixedPersons.of(state, form, sets, settings.n_threads), ridge)
-        theta[form.n : form.n + len(state.places)] = _first_spreads(objective, theta)
-        limits = settings.limits(1e-3 / np.sqrt(len(objective.person_weights)))  # a thousandth of a standard error
+        state = MixedLogit(self, logit.form, seed, count, (1.0,) * len(self.coefficients))
+        objective = state.objective(logit)
+        free, causes = hold_constant(logit, free, seed)
+        plain = fit_exactly(logit, free, DescentLimits(1e-5, 200), seed)
+        known = find_unidentified(logit, free, plain.theta, causes, seed).extend(state.names)
+        free = free.repeat(1, len(state.names) - logit.form.n)
+        theta = state.start(objective, plain.theta)
+        limits = limits.with_tol(1e-3 / np.sqrt(len(objective.counts)))  # a thousandth of a standard error
         while True:
             T = whiten(objective.score_products(theta, free.matrix), free.bounded)
-            fit = descend(objective, free, theta, T, **limits)
-            state, theta = _with_positive_spreads(objective.persons.state, fit.theta)
-            objective = objective.with_state(state)
+            fit = descend(objective, free, theta, T, limits)
+            state, theta = _with_positive_spreads(objective.state, fit.theta)
+            objective = replace(objective, state=state)
             draw_errors, std_errors = objective.draw_errors(theta, known)
             share = np.max(draw_errors[std_errors > 0] / std_errors[std_errors > 0], initial=0) / DRAW_SHARE
             if self.n_draws != "auto" or share <= 1 or state.n_draws >= MOST_AUTO_DRAWS:
                 break
             count = min(MOST_AUTO_DRAWS, int(state.n_draws * np.clip(share**2, 2, 16)))
-            objective = objective.with_state(replace(state, n_draws=count))
-        kind = settings.covariance
-        if kind == "auto":
-            kind = "none" if settings.ridge.any() else "hessian"
-        covariance, known = estimate_by_person(objective, known, theta, kind, sets.n_rows, 1e-9)
-        likelihood = float(objective.persons.weights @ objective.persons.scores(theta)[0])
-        fit = replace(fit, theta=theta, draw_errors=np.nan_to_num(draw_errors))
-        return ChoiceState.of(form, sets, fit, covariance, known, likelihood, settings.solver, state)
+            objective = replace(objective, state=replace(state, n_draws=count))
+        return objective, state, replace(fit, theta=theta, draw_errors=np.nan_to_num(draw_errors)), known
 
     def restore(self, form: ChoiceForm, description: dict[str, Any]) -> MixedLogit:
         """Return the state that was described in a file.
@@ -224,10 +227,10 @@ class MixedLogit(MixtureState):
         return "mixed logit"
 
     @cached_property
-    def places(self) -> dict[str, tuple[int, ...]]:
+    def places(self) -> dict[str, tuple[int, int]]:
         """Row and column of L by the name of each spread, and coefficient and feature by that of each shift."""
         varying, correlated = [*self.mixture.coefficients], self.mixture.correlated_names
-        places: dict[str, tuple[int, ...]] = {}
+        places: dict[str, tuple[int, int]] = {}
         for j, name in enumerate(varying):
             if name in correlated:
                 others = [other for other in varying[: j + 1] if other in correlated]
@@ -268,6 +271,11 @@ class MixedLogit(MixtureState):
         """The distribution of each coefficient that varies."""
         return [DISTRIBUTIONS[name] for name in self.mixture.coefficients.values()]
 
+    @property
+    def are_logs(self) -> NDArray[np.bool_]:
+        """Whether each of them is the logarithm of what varies."""
+        return np.array([distribution.sign != 0 for distribution in self.distributions])
+
     def draws(self, begin: int, end: int) -> NDArray[np.float32]:
         """Return z of persons from `begin` to before `end`, (n_persons, n_varying, n_draws)."""
         n, count = len(self.columns), self.n_draws
@@ -295,77 +303,96 @@ class MixedLogit(MixtureState):
         """Return what `RandomCoefficients.restore` takes."""
         return {"seed": self.seed, "n_draws": self.n_draws, "flips": list(self.flips)}
 
+    def objective(self, logit: ChoiceObjective) -> MixedObjective:
+        """Return that of persons; raises ValueError where they have weights or shifts that differ by row."""
+        form, sets = logit.form, logit.sets
+        if sets.function is not None:
+            raise ValueError("features of pairs that a function makes are too many to keep; set solver='double_sum'")
+        persons = sets.owners
+        for _, feature in self.shifts.values():
+            persons.cells(sets.chooser_names[feature], sets.X[:, feature])
+        order = np.argsort(persons.rows, kind="stable")
+        (problem,) = make_problems(form, sets.take(order), logit.n_threads)
+        widths = len(self.columns), len(form.chooser_names)
+        spreads, shifts = (np.full((len(self.columns), width), -1, dtype=np.int32) for width in widths)
+        for table, places in ((spreads, self.places), (shifts, self.shifts)):
+            for name, (row, column) in places.items():
+                table[row, column] = self.names.index(name)
+        core = _core.MixedProblem(
+            problem=problem,
+            persons=np.append(0, np.cumsum(np.bincount(persons.rows))),
+            columns=self.columns,
+            signs=np.array([distribution.sign for distribution in self.distributions]),
+            spreads=spreads.ravel(),
+            shifts=shifts.ravel(),
+            n_coefficients=len(self.names),
+        )
+        ridge = np.append(logit.ridge, np.zeros(len(self.names) - len(logit.ridge)))
+        return MixedObjective(self, logit, core, order, persons.cells("the weight", sets.weights), ridge)
+
     def mean(self, name: str, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Doubles:
         """Return the mean over the distribution of "probabilities" or "inclusive_values" of each row."""
-        persons = MixedPersons.of(self, form, replace(sets, sample_weight=None), n_threads)
+        logit = ChoiceObjective(form, replace(sets, sample_weight=None), np.zeros(form.n), n_threads)
+        persons = self.objective(logit)
         means = persons.gather(lambda draws, begin: persons.core.mean_probabilities(draws, begin, theta))
         return means[name == "inclusive_values"][np.argsort(persons.order)]
-
-    def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
-        """Return the simulated log-likelihood of the choices of all persons, in nats."""
-        persons = MixedPersons.of(self, form, list_features(sets), n_threads)
-        return float(persons.weights @ persons.scores(theta)[0])
 
     def person_coefficients(
         self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int
     ) -> tuple[Doubles, Doubles]:
         """Return means and standard deviations of persons' coefficients given their choices, (n_persons, n_varying)."""
-        persons = MixedPersons.of(self, form, list_features(sets), n_threads)
+        persons = self.objective(ChoiceObjective(form, list_features(sets), np.zeros(form.n), n_threads))
         means, squares = persons.gather(lambda draws, begin: persons.core.person_coefficients(draws, begin, theta))
         return means, np.sqrt(np.maximum(squares - means**2, 0))
 
+    def start(self, objective: MixedObjective, means: Doubles) -> Doubles:
+        """Return coefficients to begin with, from means without spread.
 
-@dataclass(frozen=True)
-class MixedPersons:
-    """Persons, their rows and their draws, as the core takes them.
+        Spreads move persons' log-likelihoods by about `FIRST_SPREAD`; off the diagonal of L they are 0.
+        """
+        theta = np.append(means, np.zeros(len(self.names) - len(means)))
+        logs = self.columns[self.are_logs]
+        theta[logs] = np.log(np.maximum(np.abs(theta[logs]), 1e-3))
+        slopes = objective.scores(theta)[:, self.columns]
+        spreads = FIRST_SPREAD / np.maximum(np.sqrt(objective.weights @ slopes**2), 1e-6)
+        # Of a logarithm, 1 is much; rows that means separate have slopes near 0.
+        spreads = np.where(self.are_logs, np.minimum(spreads, 1), spreads)
+        for place, (row, column) in enumerate(self.places.values(), start=len(means)):
+            theta[place] = spreads[row] * (row == column)
+        return theta
+
+
+@dataclass
+class MixedObjective(LogLikelihood):
+    """Minus the mean simulated log-likelihood of persons, with a ridge.
 
     Attributes
     ----------
     state : MixedLogit
+    logit : ChoiceObjective, of rows
     core : _core.MixedProblem, of rows person after person
     order : ndarray of shape (n_rows,), int64, where these rows stand in the data
-    weights : ndarray of shape (n_persons,), float64
+    counts : ndarray of shape (n_persons,), float64, weights of the persons
+    ridge : ndarray of shape (n,), float64
     """
 
     state: MixedLogit
+    logit: ChoiceObjective
     core: _core.MixedProblem
     order: NDArray[np.int64]
-    weights: Doubles
+    counts: Doubles
+    ridge: Doubles
 
-    @classmethod
-    def of(cls, state: MixedLogit, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> MixedPersons:
-        """Return the persons of data; raises ValueError where they have weights or shifts that differ by row."""
-        persons = sets.owners
-        for _, feature in state.shifts.values():
-            persons.cells(sets.chooser_names[feature], sets.X[:, feature])
-        order = np.argsort(persons.rows, kind="stable")
-        begins = np.append(0, np.cumsum(np.bincount(persons.rows)))
-        (problem,) = make_problems(form, sets.take(order), n_threads)
-        n, n_form = len(state.columns), state.form.n
-        spreads = np.full((n, n), -1, dtype=np.int32)
-        shifts = np.full((n, len(form.chooser_names)), -1, dtype=np.int32)
-        for place, (row, column) in enumerate(state.places.values(), start=n_form):
-            spreads[row, column] = place
-        for place, (row, column) in enumerate(state.shifts.values(), start=n_form + len(state.places)):
-            shifts[row, column] = place
-        core = _core.MixedProblem(
-            problem=problem,
-            persons=begins,
-            columns=state.columns,
-            signs=np.array([distribution.sign for distribution in state.distributions]),
-            spreads=spreads.ravel(),
-            shifts=shifts.ravel(),
-            n_coefficients=len(state.names),
-        )
-        return cls(state, core, order, persons.cells("the weight", sets.weights))
+    def __post_init__(self) -> None:
+        self.total, self.n_rows = float(self.counts.sum()), len(self.order)
 
     @cached_property
     def _all_draws(self) -> NDArray[np.float32]:
-        return self.state.draws(0, len(self.weights))
+        return self.state.draws(0, len(self.counts))
 
     def gather(self, answer: Callable[[NDArray[np.float32], int], tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
         """Return for all persons the two arrays that the core answers of draws and the first person of these."""
-        n, n_numbers = len(self.weights), len(self.state.columns) * self.state.n_draws
+        n, n_numbers = len(self.counts), len(self.state.columns) * self.state.n_draws
         if n * n_numbers <= MOST_DRAWS:
             return answer(self._all_draws, 0)
         step = max(1, DRAWS_TOGETHER // n_numbers)
@@ -374,118 +401,49 @@ class MixedPersons:
         first, second = (np.concatenate(parts) for parts in zip(*answers, strict=True))
         return first, second
 
-    def scores(self, theta: Doubles) -> tuple[Doubles, Doubles]:
+    def person_scores(self, theta: Doubles) -> tuple[Doubles, Doubles]:
         """Return the log-likelihood of each person and its gradient, (n_persons, n)."""
         log_likelihoods, scores = self.gather(lambda draws, begin: self.core.person_scores(draws, begin, theta))
         finite = np.isfinite(log_likelihoods) & np.isfinite(scores).all(axis=1)  # not where an exponential overflows
         return np.where(finite, log_likelihoods, -OVERFLOWN), np.where(finite[:, None], scores, 0.0)
 
-
-@dataclass(frozen=True)
-class MixedObjective:
-    """Minus the mean simulated log-likelihood of persons, with a ridge.
-
-    Attributes
-    ----------
-    persons : MixedPersons
-    ridge : ndarray of shape (n,), float64
-    """
-
-    persons: MixedPersons
-    ridge: Doubles
-
-    @cached_property
-    def total(self) -> float:
-        """The sum of the weights of the persons."""
-        return float(self.persons.weights.sum())
-
-    @cached_property
-    def person_weights(self) -> Doubles:
-        """Weights of the persons, whose sum is 1."""
-        return np.asarray(self.persons.weights / self.total)
+    def losses(self, theta: Doubles) -> Doubles:
+        """Return minus the simulated log-likelihood of each person."""
+        return -self.person_scores(theta)[0]
 
     def scores(self, theta: Doubles) -> Doubles:
-        """Return the gradient of each person's log-likelihood, (n_persons, n)."""
-        return self.persons.scores(theta)[1]
+        """Return the gradients of these, (n_persons, n)."""
+        return -self.person_scores(theta)[1]
 
     def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
         """Return the value and the gradient by all coefficients."""
-        log_likelihoods, scores = self.persons.scores(theta)
-        value = 0.5 * float(self.ridge @ theta**2) - float(self.person_weights @ log_likelihoods)
-        return value, self.ridge * theta - self.person_weights @ scores
+        log_likelihoods, scores = self.person_scores(theta)
+        value = 0.5 * float(self.ridge @ theta**2) - float(self.weights @ log_likelihoods)
+        return value, self.ridge * theta - self.weights @ scores
 
-    def score_products(self, theta: Doubles, M: Any) -> Doubles:
-        """Return the mean over persons of products of gradients by M (Berndt, Hall, Hall & Hausman 1974)."""
-        scores = self.scores(theta) @ M
-        return np.asarray(scores.T @ (scores * self.person_weights[:, None]))
-
-    def hessian(self, theta: Doubles, M: Any, step: float = 1e-5) -> Doubles:
-        """Return second derivatives by M: differences of the gradient along steps where they are near 1."""
-        T = whiten(self.score_products(theta, M), bounded=False)
-        gradient = self(theta)[1]
-        moves = M @ T
-        second = np.array([self(theta + step * move)[1] - gradient for move in moves.T]) @ moves / step
-        inverse = np.linalg.inv(T)
-        return np.asarray(inverse.T @ (second + second.T) @ inverse / 2)
-
-    def with_state(self, state: MixedLogit) -> MixedObjective:
-        """Return the same with other draws."""
-        return replace(self, persons=replace(self.persons, state=state))
+    def scales(self, theta: Doubles) -> Doubles:
+        """Return about the square roots of the second derivatives, relative to each other."""
+        state, scales = self.state, self.logit.scales(theta)
+        logs = state.columns[state.are_logs]
+        scales[logs] *= np.exp(theta[logs])
+        spreads = [scales[state.columns[row]] for row, _ in state.places.values()]
+        features = np.sqrt(np.mean(self.logit.sets.X**2, axis=0))
+        shifts = [scales[state.columns[row]] * features[column] for row, column in state.shifts.values()]
+        return np.concatenate([scales, spreads, shifts])
 
     def draw_errors(self, theta: Doubles, known: Identification) -> tuple[Doubles, Doubles]:
         """Return what draws leave in coefficients, and their standard errors by products of gradients.
 
         Other draws change the gradients of persons: half the covariance of these changes is that of draws.
         """
-        other = self.with_state(replace(self.persons.state, seed=self.persons.state.seed + 1))
-        scores, weights = self.scores(theta), self.person_weights[:, None]
-        changes = (scores - other.scores(theta)) @ known.basis * weights
-        information = known.basis.T @ (scores.T @ (scores * weights)) @ known.basis
+        other = replace(self, state=replace(self.state, seed=self.state.seed + 1))
+        changes = (self.scores(theta) - other.scores(theta)) @ known.basis * self.weights[:, None]
+        information = self.score_products(theta, known.basis)
         spreads = (changes.T @ changes / 2, information / self.total)
-        draw_covariance, row_covariance = (invert_information(information, spread, known)[0] for spread in spreads)
-        return np.sqrt(np.diag(draw_covariance)), np.sqrt(np.diag(row_covariance))
-
-
-def _fit_multinomial(
-    form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, state: MixedLogit, settings: MixtureSettings
-) -> tuple[Doubles, Identification, FreeCoefficients]:
-    """Means at the multinomial logit's estimate without spread, what data tell of all, and which are free."""
-    objective = ChoiceObjective(form, sets, settings.ridge, settings.n_threads)
-    free, held = hold_constant(objective, free, settings.seed)
-    fit = fit_exactly(objective, free, tol=1e-5, max_iter=200, seed=settings.seed, watch=lambda _: None)
-    known = find_unidentified(objective, free, fit.theta, held, settings.seed)
-    extra = len(state.names) - form.n
-    theta = np.append(fit.theta, np.zeros(extra))
-    for place, distribution in zip(state.columns, state.distributions, strict=True):
-        if distribution.sign:
-            theta[place] = np.log(max(abs(theta[place]), 1e-3))
-    basis = scipy.linalg.block_diag(known.basis, np.eye(extra))
-    unknown = np.append(np.broadcast_to(known.unknown, form.n), np.zeros(extra, bool))
-    return theta, replace(known, names=state.names, basis=basis, unknown=unknown), free.repeat(1, extra)
-
-
-def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
-    """The data with features of pairs in lists, alternatives drawn where the solver is "double_sum"."""
-    if settings.solver == "double_sum":
-        rows, share = np.arange(sets.n_rows), 0.0 if sets.lists.only else 0.5
-        how = {"seed": settings.seed, "epoch": 0, "n_threads": settings.n_threads}
-        return sets.draw(rows, settings.n_negatives, share=share, **how)
-    sets = list_features(sets)
-    if sets.function is not None:
-        raise ValueError("features of pairs that a function makes are too many to keep; set solver='double_sum'")
-    return sets
-
-
-def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:
-    """Spreads to begin with, that move persons' log-likelihoods by about `FIRST_SPREAD`; 0 off the diagonal of L."""
-    state = objective.persons.state
-    slopes = objective.scores(theta)[:, state.columns]
-    spreads = FIRST_SPREAD / np.maximum(np.sqrt(objective.person_weights @ slopes**2), 1e-6)
-    # Of a logarithm, 1 is much; rows that means separate have slopes near 0.
-    spreads = np.where(
-        [distribution.sign != 0 for distribution in state.distributions], np.minimum(spreads, 1), spreads
-    )
-    return np.array([spreads[row] * (row == column) for row, column in state.places.values()])
+        draw_errors, std_errors = (
+            np.sqrt(np.diag(invert_information(information, spread, known)[0])) for spread in spreads
+        )
+        return draw_errors, std_errors
 
 
 def _with_positive_spreads(state: MixedLogit, theta: Doubles) -> tuple[MixedLogit, Doubles]:

@@ -3,55 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from manyclass.choice.fitting import ChoiceFit, ChoiceForm, Covariance, FreeCoefficients
+from manyclass.choice.fitting import (
+    ChoiceFit,
+    ChoiceForm,
+    ChoiceObjective,
+    Covariance,
+    FreeCoefficients,
+    DescentLimits,
+    LogLikelihood,
+    list_features,
+)
 from manyclass.choice.identification import Identification
 from manyclass.choice.sets import ChoiceSets
-from manyclass.training.passes import warn_user
 from manyclass.weights.arrays import Doubles
-
-
-@dataclass(frozen=True)
-class MixtureSettings:
-    """What the estimator says about the fit of a mixture.
-
-    Attributes
-    ----------
-    ridge : ndarray of shape (form.n,), float64, of the coefficients of the form
-    covariance : {"auto", "hessian", "robust", "clustered", "none"}
-    solver : {"lbfgs", "double_sum"}; the latter draws alternatives
-    n_negatives : int, alternatives that it draws by row
-    max_iter : int or "auto"
-    tol : float or "auto"
-    seed : int
-    n_threads : int
-    watch : callable, which takes the loss of each iteration
-    """
-
-    ridge: Doubles
-    covariance: str
-    solver: str
-    n_negatives: int
-    max_iter: Any
-    tol: Any
-    seed: int
-    n_threads: int
-    watch: Callable[[float], None]
-
-    def limits(self, tol: float) -> dict[str, Any]:
-        """Return the arguments by which L-BFGS ends and is watched, where a tol of "auto" is a number."""
-        return {
-            "tol": tol if self.tol == "auto" else float(self.tol),
-            "max_iter": 500 if self.max_iter == "auto" else int(self.max_iter),
-            "watch": self.watch,
-        }
 
 
 @dataclass(frozen=True)
@@ -112,8 +84,13 @@ class MixtureState(ABC):
         """Return the mean over persons of "probabilities" or "inclusive_values" of each row."""
 
     @abstractmethod
+    def objective(self, logit: ChoiceObjective) -> LogLikelihood:
+        """Return that of persons whose choices are those of a logit."""
+
     def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
         """Return the log-likelihood of the choices of all persons, in nats."""
+        logit = ChoiceObjective(form, list_features(sets), np.zeros(form.n), n_threads)
+        return self.objective(logit).log_likelihood(theta)
 
     @abstractmethod
     def description(self) -> dict[str, Any]:
@@ -162,48 +139,13 @@ class ChoiceState:
         """Names of all coefficients."""
         return self.form.names if self.mixture is None else self.mixture.names
 
-    @classmethod
-    def of(
-        cls,
-        form: ChoiceForm,
-        sets: ChoiceSets,
-        fit: ChoiceFit,
-        covariance: Covariance,
-        known: Identification,
-        likelihood: float,
-        solver: str,
-        mixture: MixtureState | None = None,
-    ) -> ChoiceState:
-        """Return the state at the end of a fit; warn where data do not tell all, or it did not reach the maximum."""
-        exact = solver != "double_sum"
-        if unknown := known.describe():
-            warn_user(unknown)
-        if exact and known.has_maximum and not fit.converged:
-            warn_user(
-                f"L-BFGS ended after {len(fit.losses)} iterations, before it came to the maximum: raise max_iter, or "
-                "tol where features of very different sizes leave derivatives that are no smaller"
-            )
-        null = -float(sets.weights @ np.log(sets.set_sizes)) if exact else np.nan
-        return cls(
-            form=form,
-            alternatives=sets.alternatives,
-            Z=sets.Z,
-            fit=replace(fit, converged=fit.converged and known.has_maximum),
-            covariance=covariance,
-            n_rows=sets.n_rows,
-            n_free=known.n,
-            log_likelihood=likelihood if exact else np.nan,
-            null_log_likelihood=null,
-            solver=solver,
-            mixture=mixture,
-            unidentified=known.causes,
-        )
-
 
 class ChoiceMixture(BaseEstimator, ABC):
     """What varies among persons: the parameter `mixture` of `ChoiceClassifier`."""
 
     kinds: ClassVar[dict[str, type[ChoiceMixture]]] = {}
+    solvers: ClassVar[tuple[str, ...]] = ("auto", "lbfgs", "double_sum")
+    is_clustered: ClassVar = True  # errors of covariance="auto", where rows have persons
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -214,15 +156,18 @@ class ChoiceMixture(BaseEstimator, ABC):
         """Raise ValueError or TypeError for parameters that are not allowed."""
 
     @abstractmethod
-    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
-        """Fit the mixture to choices.
+    def fit(
+        self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
+    ) -> tuple[LogLikelihood, MixtureState, ChoiceFit, Identification]:
+        """Fit the mixture to choices; return what it minimised, what it is beside coefficients, and what data tell.
 
         Parameters
         ----------
-        form : ChoiceForm, of Gumbel noise without nests, W being none or full
-        sets : ChoiceSets with choices
-        free : FreeCoefficients, of the form
-        settings : MixtureSettings
+        logit : ChoiceObjective
+            That of one person's coefficients, of Gumbel noise without nests, W being none or full.
+        free : FreeCoefficients, of the logit
+        limits : DescentLimits
+        seed : int
         """
 
     @abstractmethod

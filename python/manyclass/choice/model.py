@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -23,20 +23,30 @@ from manyclass.choice.files import (
 )
 from manyclass.choice.fitting import (
     PARTS,
+    ChoiceFit,
     ChoiceForm,
     ChoiceObjective,
+    FreeCoefficients,
+    DescentLimits,
     find_free_coefficients,
     fit_exactly,
     list_features,
 )
-from manyclass.choice.identification import MOST_FREE, find_fixed_nests, find_unidentified, hold_constant
+from manyclass.choice.identification import (
+    MOST_FREE,
+    Identification,
+    find_fixed_nests,
+    find_unidentified,
+    hold_constant,
+)
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
-from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings
+from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.choice.summary import ChoiceInference
 from manyclass.help_lines import hinting, storing
 from manyclass.labels import as_labels, checked_labels
 from manyclass.registry import names
+from manyclass.training.passes import warn_user
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.tensor_file import PathLike, open_format, reading
 
@@ -227,7 +237,7 @@ class ChoiceClassifier(ChoiceInference):
         """Raise ValueError or TypeError for parameters that are not allowed."""
         check_choice("noise", self.noise, names("noise"))
         check_choice("covariance", self.covariance, COVARIANCES)
-        check_choice("solver", self.solver, ("auto", "lbfgs", "double_sum"))
+        check_choice("solver", self.solver, ChoiceMixture.solvers)
         if isinstance(self.interactions, str):
             check_choice("interactions", self.interactions, ("auto", "none", "full"))
         else:
@@ -254,6 +264,7 @@ class ChoiceClassifier(ChoiceInference):
             kinds = " or ".join(sorted(ChoiceMixture.kinds))
             raise TypeError(f"mixture is {self.mixture!r}; it must be None or {kinds} of manyclass.choice")
         self.mixture.check_parameters()
+        check_choice("solver", self.solver, self.mixture.solvers)
         if self.noise != "gumbel" or self.nests is not None or not isinstance(self.interactions, str):
             raise ValueError("with a mixture, noise must be 'gumbel', nests None, and interactions no rank")
 
@@ -287,51 +298,78 @@ class ChoiceClassifier(ChoiceInference):
         """
         self.check_parameters()
         sets = self._sets(X, y, sample_weight)
+        if self.covariance == "clustered" and sets.persons is None:
+            raise ValueError("covariance is 'clustered'; the data have no persons")
         form = self._form(sets)
         constraints = dict(self.constraints or {})
         held = {name: cause for name, cause in find_fixed_nests(form, sets).items() if name not in constraints}
         free = find_free_coefficients(form, dict.fromkeys(held, 1.0) | constraints)
-        ridge = self._ridge(form)
-        seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
-        solver = self._solver(sets, form)
-        if self.covariance == "clustered" and sets.persons is None:
-            raise ValueError("covariance is 'clustered'; the data have no persons")
-        named = {name: getattr(self, name) for name in ("covariance", "n_negatives", "max_iter", "tol")}
-        settings = MixtureSettings(ridge, solver=solver, **named, seed=seed, n_threads=threads, watch=self._watch())
+        seed, solver = seed_from(self.random_state) % (1 << 31), self._solver(sets, form)
+        data = list_features(sets) if solver == "lbfgs" else sets
+        if solver == "double_sum" and self.mixture is not None:
+            how = {"seed": seed, "epoch": 0, "n_threads": n_threads_from(self.n_jobs)}
+            data = sets.draw(np.arange(sets.n_rows), self.n_negatives, share=0.0 if sets.lists.only else 0.5, **how)
         self.n_features_in_ = sets.X.shape[1]
-        if self.mixture is not None:
-            self._state = self.mixture.fit(form, sets, free, settings)
-            return self
-        whole = list_features(sets) if solver == "lbfgs" else sets
-        objective = ChoiceObjective(form, whole, ridge, threads)
+        logit = ChoiceObjective(form, data, self._ridge(form), n_threads_from(self.n_jobs))
+        if self.mixture is None:
+            fit, known = self._minimise(logit, free, held, solver, seed)
+            objective, mixture = logit, None
+        else:
+            objective, mixture, fit, known = self.mixture.fit(logit, free, self._limits(500), seed)
+        covariance, known = estimate_covariance(objective, known, fit.theta, self._kind(sets, form, known), seed)
+        if unknown := known.describe():
+            warn_user(unknown)
+        is_exact = solver == "lbfgs"
+        if is_exact and known.has_maximum and not fit.converged:
+            warn_user(
+                f"L-BFGS ended after {len(fit.losses)} iterations, before it came to the maximum: raise max_iter, or "
+                "tol where features of very different sizes leave derivatives that are no smaller"
+            )
+        self._state = ChoiceState(
+            form=form,
+            alternatives=sets.alternatives,
+            Z=sets.Z,
+            fit=replace(fit, converged=fit.converged and known.has_maximum),
+            covariance=covariance,
+            n_rows=sets.n_rows,
+            n_free=known.n,
+            log_likelihood=objective.log_likelihood(fit.theta) if is_exact else np.nan,
+            null_log_likelihood=-float(sets.weights @ np.log(sets.set_sizes)) if is_exact else np.nan,
+            solver=solver,
+            mixture=mixture,
+            unidentified=known.causes,
+        )
+        return self
+
+    def _minimise(
+        self, objective: ChoiceObjective, free: FreeCoefficients, held: Mapping[str, str], solver: str, seed: int
+    ) -> tuple[ChoiceFit, Identification]:
+        """The minimum of a model without a mixture, and what data tell of it."""
         free, constant = hold_constant(objective, free, seed)
         if solver == "lbfgs":
             # Where much is to be looked at, a ten-thousandth of a standard error.
-            tol = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
-            fitted = fit_exactly(objective, free, seed=seed, **settings.limits(tol))
-            likelihood = -float(np.sum(objective.sets.weights * objective.losses(fitted.theta)))
+            tol = 1e-8 if objective.sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(objective.n_rows)
+            fit = fit_exactly(objective, free, self._limits(500).with_tol(tol), seed)
         else:
-            most = MOST_PASSES if self.max_iter == "auto" else int(self.max_iter)
-            drawn = {"n_draws": self.n_negatives, "max_iter": most, "seed": seed}
-            fitted = fit_drawn(objective, free, **drawn, watch=settings.watch)
-            likelihood = np.nan
-        known = find_unidentified(objective, free, fitted.theta, held | constant, seed)
-        kind = self.covariance
-        if kind == "auto":
-            has_none = not form.core.has_scores() or ridge.any() or not 0 < known.n <= MOST_FREE
-            kind = "none" if has_none else "hessian" if sets.persons is None else "clustered"
-        covariance, known = estimate_covariance(objective, known, fitted.theta, kind, seed)
-        self._state = ChoiceState.of(form, sets, fitted, covariance, known, likelihood, solver)
-        return self
+            fit = fit_drawn(objective, free, self._limits(MOST_PASSES), self.n_negatives, seed)
+        return fit, find_unidentified(objective, free, fit.theta, {**held, **constant}, seed)
 
-    def _watch(self) -> Callable[[float], None]:
+    def _limits(self, max_iter: int) -> DescentLimits:
         turns = itertools.count(1)
+        return DescentLimits(
+            tol=None if self.tol == "auto" else float(self.tol),
+            max_iter=max_iter if self.max_iter == "auto" else int(self.max_iter),
+            watch=(lambda loss: print(f"{next(turns):4d}  {loss:.8f}")) if self.verbose > 0 else None,
+        )
 
-        def watch(loss: float) -> None:
-            if self.verbose > 0:
-                print(f"{next(turns):4d}  {loss:.8f}")
-
-        return watch
+    def _kind(self, sets: ChoiceSets, form: ChoiceForm, known: Identification) -> str:
+        """The kind of covariance."""
+        if self.covariance != "auto":
+            return str(self.covariance)
+        if self._ridge(form).any() or not form.core.has_scores() or not 0 < known.n <= MOST_FREE:
+            return "none"
+        is_clustered = self.mixture is None or self.mixture.is_clustered
+        return "clustered" if is_clustered and sets.persons is not None else "hessian"
 
     def certificate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the objective of the fit, "primal", a proven lower bound of its optimum, "dual", and their "gap".
