@@ -16,8 +16,8 @@ from manyclass.choice.fitting import (
     ChoiceForm,
     ChoiceObjective,
     Covariance,
-    FreeCoefficients,
     DescentLimits,
+    FreeCoefficients,
     LogLikelihood,
     list_features,
 )
