@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from manyclass.checks import check_choice, outer_level
+from manyclass.checks import outer_level
 from manyclass.weights.arrays import Ids
 
 Unseen = Literal["drop", "error"]
@@ -474,7 +474,6 @@ def seen_positions(y: Any, n_rows: int, classes: NDArray[Any], unseen: Unseen) -
 
     Others are left out or, with unseen="error", refused by a ValueError.
     """
-    check_choice("unseen", unseen, ("drop", "error"))
     labels = labels_by_row(y, n_rows)
     positions = find_positions(labels, classes, "y")
     seen_rows = np.flatnonzero(positions >= 0)

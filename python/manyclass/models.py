@@ -6,8 +6,6 @@ infinities of both signs meet counts as 0, so that the probabilities of a finite
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
 from manyclass.checks import Setting
 from manyclass.parts import Part
 
@@ -152,10 +150,5 @@ class Hybrid(Model):
 
 
 MODELS: dict[str, type[Part]] = {kind.name: kind for kind in (Linear, Embedding, Pairs, Hybrid)}
-
-if TYPE_CHECKING:  # as `solvers.SolverName`
-    ModelName = str
-else:
-    ModelName = Literal["auto", *MODELS]
 
 __all__ = ["Embedding", "Hybrid", "Linear", "Pairs"]

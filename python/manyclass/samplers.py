@@ -6,7 +6,7 @@ weights what it draws so that sums over the wrong classes are unbiased, but `Sea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from manyclass.checks import Setting, check_choice
 from manyclass.parts import Part, class_name, part_class
@@ -104,11 +104,6 @@ SAMPLERS: dict[str, type[Part]] = {
     for name, facts in parts("selection").items()
 }
 SAMPLERS["search"] = Search
-
-if TYPE_CHECKING:  # which names there are is known when the core is there; an error tells the nearest one
-    SamplerName = str
-else:
-    SamplerName = Literal["auto", *SAMPLERS]
 
 for _made in SAMPLERS.values():
     globals()[_made.__name__] = _made

@@ -24,8 +24,6 @@ trains embeddings and several labels by minibatches. `Natural` and `MonteCarlo` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
 from manyclass.checks import Setting
 from manyclass.parts import Part, class_name, part_class
 from manyclass.registry import PartFacts, names, parts, settings, settings_with
@@ -89,15 +87,6 @@ POSTERIORS: dict[str, type[Part]] = {
         __name__,
     )
 }
-
-if TYPE_CHECKING:  # which names there are is known when the core is there; an error tells the nearest one
-    SolverName = str
-    LocalStepName = str
-    PosteriorName = str
-else:
-    SolverName = Literal["auto", *SOLVERS]
-    LocalStepName = Literal[*LOCAL_STEPS]
-    PosteriorName = Literal["point", *POSTERIORS]
 
 for _made in (*SOLVERS.values(), *LOCAL_STEPS.values(), *POSTERIORS.values()):
     globals()[_made.__name__] = _made

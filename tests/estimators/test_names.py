@@ -1,7 +1,6 @@
 """Names: hints at what was meant, types of string parameters, what `load` returns, and how long `help` is."""
 
 import inspect
-import typing
 
 import numpy as np
 import pytest
@@ -14,14 +13,11 @@ from manyclass import (
     SkipGram,
     SoftmaxClassifier,
     SphericalClusterIndex,
-    models,
     samplers,
     solvers,
 )
 from manyclass.checks import check_choice, did_you_mean
-from manyclass.fitting import planners
 from manyclass.registry import names
-from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 
 CLASSIFIERS = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
 X = np.eye(3, dtype=np.float32)[[0, 1, 2] * 20]
@@ -98,42 +94,6 @@ def test_a_part_hints_at_the_parameter_that_was_meant():
 
 
 # Types
-
-
-def literals(cls, parameter):
-    """The strings that the type of a constructor's parameter lists."""
-    hints = typing.get_type_hints(cls.__init__)[parameter]
-    parts = typing.get_args(hints) if typing.get_origin(hints) is not typing.Literal else (hints,)
-    return {name for part in parts if typing.get_origin(part) is typing.Literal for name in typing.get_args(part)}
-
-
-@pytest.mark.parametrize(
-    ("cls", "parameter", "choices"),
-    [
-        (SoftmaxClassifier, "solver", {"auto", *SOLVERS}),
-        (SoftmaxClassifier, "sampler", {"auto", *samplers.SAMPLERS}),
-        (SoftmaxClassifier, "model", {"auto", *models.MODELS}),
-        (SoftmaxClassifier, "learning_rate", {"auto", "grid"}),
-        (MarginClassifier, "solver", set(planners.MARGIN_SOLVERS)),
-        (MarginClassifier, "sampler", {"auto", *planners.MARGIN_SAMPLERS}),
-        (MarginClassifier, "model", {"auto", *planners.MARGIN_MODELS}),
-        (MarginClassifier, "loss", set(planners.LOSSES)),
-        (AugmentReduceClassifier, "solver", set(planners.UTILITY_SOLVERS)),
-        (AugmentReduceClassifier, "sampler", {"auto", *planners.UTILITY_SAMPLERS}),
-        (AugmentReduceClassifier, "local_step", set(LOCAL_STEPS)),
-        (AugmentReduceClassifier, "posterior", {"point", *POSTERIORS}),
-        (AugmentReduceClassifier, "noise", set(names("noise"))),
-    ],
-)
-def test_types_of_string_parameters_list_what_the_registry_has(cls, parameter, choices):
-    assert literals(cls, parameter) == choices
-
-
-@pytest.mark.parametrize("cls", CLASSIFIERS)
-def test_each_parameter_that_may_be_a_string_says_which(cls):
-    for name, parameter in inspect.signature(cls).parameters.items():
-        if isinstance(parameter.default, str):
-            assert parameter.default in literals(cls, name), name
 
 
 def test_load_is_typed_as_the_classifiers_that_it_loads():

@@ -120,16 +120,12 @@ class LabelClassifier(LinearClassifier):
     __metadata_request__predict: ClassVar = {"k": UNUSED, "threshold": UNUSED}  # the same for all rows
     early_stopping: bool
 
+    resolved_params_: dict[str, Any] = of_state("fit_report.params", "What parameters that were left open became.")
     multilabel_: bool = of_state("several", "Whether y was an indicator matrix.")
     n_labels_: int = of_state("n_labels", "The mean number of labels a row, rounded.")
     threshold_: float | None = of_state("threshold", "The limit with the best micro-F1 on held-out rows, or None.")
     validation_curve_: Doubles = of_state("fit_report.validation_curve", "The loss of held-out rows after each pass.")
     best_iter_: int = of_state("fit_report.best_iter", "The number of the pass, from 1, whose weights were kept.")
-
-    @property
-    def resolved_params_(self) -> dict[str, Any]:
-        """What parameters that were left open became."""
-        return dict(self._fitted.fit_report.params)
 
     @property
     def embedding_(self) -> Floats:

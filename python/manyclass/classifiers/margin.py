@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,17 +12,12 @@ from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
-from manyclass.fitting.planners import MARGIN_SAMPLERS, MarginPlanner
+from manyclass.fitting.planners import MarginPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing
 from manyclass.parts import Part
 from manyclass.training.state import ClassWeight, State
 from manyclass.weights.arrays import Data, Floats, Ids, Matrix
-
-if TYPE_CHECKING:  # as `solvers.SolverName`
-    MarginSampler = str
-else:
-    MarginSampler = Literal[*MARGIN_SAMPLERS]
 
 
 def _gives_probabilities(model: MarginClassifier) -> bool:
@@ -130,7 +125,7 @@ class MarginClassifier(LabelClassifier):
         loss: Literal["margin", "triplet"] = "margin",
         smoothing: float = 1.0,
         solver: Literal["adagrad", "sgd", "implicit"] | Part = "adagrad",
-        sampler: Literal["auto"] | MarginSampler | Part = "auto",
+        sampler: str | Part = "auto",
         n_negatives: int | Literal["auto"] = "auto",
         model: Literal["auto", "linear", "embedding"] | Part = "auto",
         dim: int | Literal["auto"] = "auto",

@@ -397,16 +397,27 @@ class Answers(ClassifierMixin, BaseEstimator):
         "n_unseen", how many rows have a label that fit has not seen, which are left out or, with unseen="error",
         refused. Of several labels: the log-loss of a row's labels, "label_log_loss" of all labels as yes or no, and
         "precision_at_1", 3, 5. Means are weighted by `sample_weight`."""
+        state, x, weights, positions = self._labelled(X, y, sample_weight, unseen)
+        if positions is None:
+            return self._evaluated_lists(state, x, lists_of(state, y, x.shape[0]), weights)
+        means = summarize(*self._log_losses(state, x, positions), weights)
+        means = {name: value for name, value in means.items() if self._scores_are_log_odds(state) or name != "log_loss"}
+        return {**means, "n_unseen": len(y) - len(positions)}
+
+    def _labelled(
+        self, X: Data, y: Any, sample_weight: ArrayLike | None, unseen: Unseen
+    ) -> tuple[State, Matrix, Doubles | None, Ids | None]:
+        """Return the state, rows, their weights and the positions of their labels, but for rows of unseen ones.
+
+        Of several labels there are no positions, and all rows.
+        """
         check_choice("unseen", unseen, ("drop", "error"))
         state, x = self._asked(X)
-        weights, log_odds = checked_weights(sample_weight, x.shape[0]), self._scores_are_log_odds(state)
+        weights = checked_weights(sample_weight, x.shape[0])
         if state.several:
-            return self._evaluated_lists(state, x, lists_of(state, y, x.shape[0]), weights)
+            return state, x, weights, None
         positions, known_rows = seen_positions(y, x.shape[0], state.classes, unseen)
-        weights = weights_left(weights, known_rows, "has a label seen in fit")
-        means = summarize(*self._log_losses(state, some_rows(x, known_rows), positions), weights)
-        means = {name: value for name, value in means.items() if log_odds or name != "log_loss"}
-        return {**means, "n_unseen": x.shape[0] - len(known_rows)}
+        return state, some_rows(x, known_rows), weights_left(weights, known_rows, "has a label seen in fit"), positions
 
     def _evaluated_lists(
         self, state: State, x: Matrix, lists: sp.csr_array, weights: Doubles | None
@@ -430,22 +441,18 @@ class Answers(ClassifierMixin, BaseEstimator):
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
         """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning. Of
         several labels the share of rows with exactly the right ones."""
-        check_choice("unseen", unseen, ("drop", "error"))
-        state, x = self._asked(X)
-        weights = checked_weights(sample_weight, x.shape[0])
-        if state.several:
+        state, x, weights, positions = self._labelled(X, y, sample_weight, unseen)
+        if positions is None:
             wrong = abs(sp.csr_array(self._indicator(state, x)) - lists_of(state, y, x.shape[0])).sum(axis=1)
             return float(np.average(wrong == 0, weights=weights))
-        positions, known_rows = seen_positions(y, x.shape[0], state.classes, unseen)
-        if len(known_rows) < x.shape[0]:
+        if n_unseen := len(y) - len(positions):
             warnings.warn(
-                f"{x.shape[0] - len(known_rows)} of {x.shape[0]} points have labels unseen in fit and are left out of "
-                "the score; unseen='error' refuses them",
+                f"{n_unseen} of {len(y)} points have labels unseen in fit and are left out of the score; "
+                "unseen='error' refuses them",
                 UserWarning,
                 stacklevel=outer_level(),
             )
-        weights = weights_left(weights, known_rows, "has a label seen in fit")
-        best, _ = self._top_k(state, some_rows(x, known_rows), 1)
+        best, _ = self._top_k(state, x, 1)
         return float(np.average(best[:, 0] == positions, weights=weights))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -14,18 +14,15 @@ from manyclass.checks import as_csr, csr_parts, n_threads_from
 from manyclass.choosing.costs import Report
 from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.classifiers.predictions import lists_of
+from manyclass.classifiers.predictions import lists_of, of_state
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
 from manyclass.fitting.planners import SoftmaxPlanner
 from manyclass.fitting.points import times_class_weight
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing
 from manyclass.labels import labels_by_row, positions_of
-from manyclass.models import ModelName
 from manyclass.parts import Part
 from manyclass.protocols import ClassText
-from manyclass.samplers import SamplerName
-from manyclass.solvers import SolverName
 from manyclass.training.plan import Labels
 from manyclass.training.state import ClassWeight, counting, normalized, one_a_label, raw_weights, taken
 from manyclass.weights.arrays import NO_DOUBLES, Data, Doubles, Ids, Matrix
@@ -118,15 +115,8 @@ class SoftmaxClassifier(LabelClassifier):
 
     _planner = SoftmaxPlanner
 
-    @property
-    def alpha_path_(self) -> dict[float, float]:
-        """Held-out log-losses by ridge, where some were tried."""
-        return dict(self._fitted.fit_report.alpha_path)
-
-    @property
-    def learning_rate_table_(self) -> dict[float, float]:
-        """Held-out log-losses by step size, where a grid of them was tried."""
-        return dict(self._fitted.fit_report.rates)
+    alpha_path_: dict[float, float] = of_state("fit_report.alpha_path", "Held-out log-losses by ridge, where tried.")
+    learning_rate_table_: dict[float, float] = of_state("fit_report.rates", "Held-out log-losses by step size.")
 
     @property
     def auto_report_(self) -> Report:
@@ -138,10 +128,10 @@ class SoftmaxClassifier(LabelClassifier):
     def __init__(
         self,
         *,
-        solver: SolverName | Part = "auto",
-        sampler: SamplerName | Part = "auto",
+        solver: str | Part = "auto",
+        sampler: str | Part = "auto",
         n_negatives: int | Literal["auto"] = "auto",
-        model: ModelName | Part = "auto",
+        model: str | Part = "auto",
         dim: int | Literal["auto"] = "auto",
         alpha: float | Literal["auto"] = "auto",
         learning_rate: float | Literal["auto", "grid"] = "auto",

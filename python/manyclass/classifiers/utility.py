@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,22 +12,13 @@ from manyclass import _core
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LinearClassifier
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
-from manyclass.fitting.planners import UTILITY_SAMPLERS, UtilityPlanner, family_of, predictive, utility_losses
+from manyclass.fitting.planners import UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.parts import Parameters, Part
-from manyclass.registry import names
-from manyclass.solvers import LocalStepName, PosteriorName
 from manyclass.training.state import ClassWeight, State
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
-
-if TYPE_CHECKING:  # as `solvers.SolverName`
-    UtilitySampler = str
-    NoiseName = str
-else:
-    UtilitySampler = Literal["auto", *UTILITY_SAMPLERS]
-    NoiseName = Literal[*names("noise")]
 
 
 class AugmentReduceClassifier(LinearClassifier):
@@ -135,12 +126,12 @@ class AugmentReduceClassifier(LinearClassifier):
     def __init__(
         self,
         *,
-        noise: NoiseName = "normal",
+        noise: str = "normal",
         solver: Literal["implicit", "sgd"] | Part = "implicit",
-        local_step: LocalStepName | Part = "natural",
-        sampler: UtilitySampler | Part = "auto",
+        local_step: str | Part = "natural",
+        sampler: str | Part = "auto",
         n_negatives: int | Literal["auto"] = "auto",
-        posterior: PosteriorName | Part = "point",
+        posterior: str | Part = "point",
         alpha: float = 0.0,
         learning_rate: float | Literal["auto"] = "auto",
         max_iter: int = 20,

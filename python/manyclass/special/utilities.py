@@ -29,11 +29,6 @@ def _rows(psi: ArrayLike) -> NDArray[np.float64]:
     return rows
 
 
-def _ids(name: str, classes: ArrayLike, n_classes: int) -> NDArray[np.int32]:
-    """Return classes as int32, each in [0, n_classes)."""
-    return checked_ids(name, np.ravel(classes), n_classes).reshape(np.shape(classes))
-
-
 def utility_probabilities(
     psi: ArrayLike, noise: str, *, classes: ArrayLike | None = None, log: bool = False, n_jobs: int | None = None
 ) -> NDArray[np.float64]:
@@ -100,15 +95,13 @@ def utility_probabilities(
     leading, n_classes = rows.shape[:-1], rows.shape[-1]
     flat = rows.reshape(-1, n_classes)
     if classes is None:
-        out = _core.utility_probabilities(noise=noise, psi=flat, **how)
-        return out.reshape(rows.shape)
-    chosen = _ids("classes", classes, n_classes)
+        return _core.utility_probabilities(noise=noise, psi=flat, **how).reshape(rows.shape)
+    chosen: NDArray[np.int32] = checked_ids("classes", np.ravel(classes), n_classes).reshape(np.shape(classes))
     if chosen.ndim == 0:
         raise ValueError("classes is a single number; it must be an array whose last axis holds the classes")
     wanted = np.broadcast_to(chosen, (*leading, chosen.shape[-1]))
-    rows_of_classes = np.ascontiguousarray(wanted.reshape(len(flat), chosen.shape[-1]))
-    out = _core.utility_probabilities_at(noise=noise, psi=flat, classes=rows_of_classes, **how)
-    return out.reshape(wanted.shape)
+    how["classes"] = np.ascontiguousarray(wanted.reshape(len(flat), chosen.shape[-1]))
+    return _core.utility_probabilities_at(noise=noise, psi=flat, **how).reshape(wanted.shape)
 
 
 def sampled_utility_log_probabilities(
@@ -172,7 +165,7 @@ def sampled_utility_log_probabilities(
     if clip is not None:
         check_number("clip", clip)
     rows = _rows(psi)
-    y = _ids("labels", labels, rows.shape[-1])
+    y = checked_ids("labels", np.ravel(labels), rows.shape[-1]).reshape(np.shape(labels))
     if y.shape != rows.shape[:-1]:
         raise ValueError(f"labels have shape {y.shape}; psi of shape {rows.shape} asks for {rows.shape[:-1]}")
     out = _core.sampled_utility_log_probabilities(
@@ -183,6 +176,4 @@ def sampled_utility_log_probabilities(
         seed=seed_from(random_state),
         n_threads=n_threads_from(n_jobs),
     )
-    if clip is not None:
-        np.maximum(out, clip, out=out)
-    return out.reshape(y.shape)
+    return np.maximum(out, -np.inf if clip is None else clip).reshape(y.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -85,8 +85,7 @@ class Weights(StoredWeights):
 
         A sum of huge features beyond single precision is the largest number there.
         """
-        rows: Floats = self._answer("phi", X, n_threads)
-        return rows
+        return cast(Floats, self._answer("phi", X, n_threads))
 
     def transform(self, X: Matrix) -> Floats:
         """Return phi without the 1, (n_samples, n_hidden), float32."""
@@ -112,8 +111,7 @@ class Weights(StoredWeights):
 
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), those of class k times scale[k] but for the intercepts."""
-        scores: Floats = self._answer("scores", X, n_threads, scale)
-        return scores
+        return cast(Floats, self._answer("scores", X, n_threads, scale))
 
     def score_tiles(self, X: Matrix, n_threads: int) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
@@ -143,8 +141,9 @@ class Weights(StoredWeights):
     ) -> Doubles:
         """Return the log-probabilities of all classes, or of some of each point, when scores have this noise."""
         classes_of_rows = NO_IDS if classes is None else np.ascontiguousarray(classes)
-        log_p: Doubles = self._answer("log_probabilities", X, n_threads, scale, noise=noise, classes=classes_of_rows)
-        return log_p
+        return cast(
+            Doubles, self._answer("log_probabilities", X, n_threads, scale, noise=noise, classes=classes_of_rows)
+        )
 
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
         """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
@@ -152,13 +151,11 @@ class Weights(StoredWeights):
 
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
-        log_sums: Doubles = self._answer("log_normalizers", X, n_threads)
-        return log_sums
+        return cast(Doubles, self._answer("log_normalizers", X, n_threads))
 
     def mean_curvatures(self, X: Matrix, n_threads: int) -> Doubles:
         """Return the means of p_k (1 - p_k) over rows, (n_classes,), p being the probabilities of the softmax."""
-        means: Doubles = self._answer("mean_curvatures", X, n_threads)
-        return means
+        return cast(Doubles, self._answer("mean_curvatures", X, n_threads))
 
     def calibration(
         self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, r: Doubles, n_threads: int, noise: str | None
@@ -169,16 +166,14 @@ class Weights(StoredWeights):
         utility/calibration.hpp of the core has the rules.
         """
         rows: dict[str, Any] = {"indptr": indptr, "labels": ids, "sample_weight": r, "noise": noise}
-        numbers: tuple[float, float, float, float] = self._answer("calibration", X, n_threads, **rows)
-        return numbers
+        return cast(tuple[float, float, float, float], self._answer("calibration", X, n_threads, **rows))
 
     def label_log_losses(
         self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, n_threads: int, temperature: float, offset: float
     ) -> tuple[Doubles, Doubles]:
         """Return the losses of several labels a row over all classes, and over those of the row alone."""
         rows: dict[str, Any] = {"indptr": indptr, "labels": ids, "temperature": temperature, "offset": offset}
-        losses: tuple[Doubles, Doubles] = self._answer("label_log_losses", X, n_threads, **rows)
-        return losses
+        return cast(tuple[Doubles, Doubles], self._answer("label_log_losses", X, n_threads, **rows))
 
     def label_mixtures(
         self, X: sp.csr_array, classes: Ids, labels: Ids, r: Doubles, n_threads: int
@@ -460,9 +455,7 @@ class Weights(StoredWeights):
 
     def over_features(self) -> Weights:
         """Return rows of classes over (x, 1) as a copy that minibatches train as rows of features."""
-        rows = self.start_over_phi(
-            self.n_classes, self.n_features, embedding_dim=None, intercept=True, relu=False, by_feature=True
-        )
+        rows = replace(self.zeros(self.n_classes, self.n_features, by_feature=True), by_minibatches=True)
         rows.coef[:], rows.bias[:], rows.scales[:] = self.coef, self.intercept, self.scales
         return rows
 
@@ -489,8 +482,7 @@ def naive_bayes(
     pair_counts: NDArray[Any], feature_counts: NDArray[Any], class_counts: NDArray[Any], total: float
 ) -> Doubles:
     """Return log p(feature | class) / p(feature) of pairs, from counts of these, their features, classes, and all."""
-    log_ratios: Doubles = np.log(pair_counts * total / (feature_counts * class_counts))
-    return log_ratios
+    return cast(Doubles, np.log(pair_counts * total / (feature_counts * class_counts)))
 
 
 @dataclass(frozen=True)
@@ -520,8 +512,9 @@ class FeatureScaling:
         tenths of those that are there do, others have the median scale, and the median of the rows' lengths counts.
         """
         r = NO_DOUBLES if weights is None else weights / weights.mean()
-        scaling = _core.feature_scaling(_in_order(x), x.shape[1], row_weights=r, centre=centre, first_rows=first_rows)
-        return cls(*scaling)
+        return cls(
+            *_core.feature_scaling(_in_order(x), x.shape[1], row_weights=r, centre=centre, first_rows=first_rows)
+        )
 
     def widened(self, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
         """Return that of data with more features: of sparse ones the scale that all share, else as `of` measures them.
@@ -531,10 +524,8 @@ class FeatureScaling:
         n = len(self.scale)
         if n == x.shape[1]:
             return self
-        if isinstance(x, sp.csr_array) and np.all(self.scale == self.scale[0]):
-            n_more = x.shape[1] - n
-            more = FeatureScaling(np.zeros(n_more), np.full(n_more, self.scale[0]))
-        else:
+        more = FeatureScaling(np.zeros(x.shape[1] - n), np.full(x.shape[1] - n, self.scale[0]))
+        if not isinstance(x, sp.csr_array) or np.any(self.scale != self.scale[0]):
             more = FeatureScaling.of(x[:, n:], centre=centre, weights=weights)
         return FeatureScaling(np.append(self.shift, more.shift), np.append(self.scale, more.scale))
 
