@@ -260,10 +260,9 @@ def _measured(
         k, log_p = ks[-1] if several else 1, scores.astype(np.float64)
         stated = {"ece": np.exp(log_p)}
         if (calibration := model.calibration_) is not None:
-            first = (
-                np.exp(calibration.uncalibrated(log_p)) if several else uncalibrated_confidence(model, X, best[:, 0])
-            )
-            stated["ece_uncalibrated"] = first.reshape(len(best), -1)
+            first = best[:, 0]
+            p = np.exp(calibration.uncalibrated(log_p)) if several else uncalibrated_confidence(model, X, first)
+            stated["ece_uncalibrated"] = p.reshape(len(best), -1)
         for name, p in stated.items():  # rounding can leave the logarithm of a probability of one above zero
             shown = np.minimum(p[:, :k], 1)
             result[name] = metrics.expected_calibration_error(Y, places[:, :k], shown, n_bins)
