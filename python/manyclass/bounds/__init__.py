@@ -871,7 +871,8 @@ def _pairs_of(wins: Wins) -> tuple[int, tuple[Ids, Ids, Array]]:
 #
 # The objective, over W and a number u_i for each point, is
 #
-#     F(u, W) = 1/N sum_i [u_i + e^(-u_i) A_i(W)] + alpha/2 |W|^2,   A_i(W) = 1 + sum_{k != y_i} e^(x_i (w_k - w_{y_i})),
+#     F(u, W) = 1/N sum_i [u_i + e^(-u_i) A_i(W)] + alpha/2 |W|^2,
+#     A_i(W) = 1 + sum_{k != y_i} e^(x_i (w_k - w_{y_i})),
 #
 # without intercepts. The papers' objective is the sum, N F, with the ridge mu = N alpha.
 

@@ -52,30 +52,20 @@ def learning_curve(model: Estimator) -> Picture:
     >>> learning_curve(model).save("curve.svg")  # doctest: +SKIP
     """
     check_is_fitted(model)
-    if not hasattr(model, "loss_curve_"):
-        raise ValueError(f"{type(model).__name__} has no loss_curve_; learning_curve draws that of a fitted estimator")
-    curves, best = {"training": model.loss_curve_}, 0
-    if len(model.loss_curve_) == 0:
-        raise ValueError("no pass was completed, so that there is no loss to draw")
-    if len(held_out := getattr(model, "validation_curve_", ())):
-        curves["held out"], best = held_out, getattr(model, "best_iter_", 0)
-    series = [Series(name, range(1, len(y) + 1), list(y), "-o") for name, y in curves.items()]
+    curve, held_out = list(getattr(model, "loss_curve_", ())), list(getattr(model, "validation_curve_", ()))
+    if not curve:
+        raise ValueError(f"{type(model).__name__} has no loss_curve_, or no pass was completed; there is none to draw")
+    series = [Series("training", range(1, len(curve) + 1), curve, "-o")]
+    if held_out:
+        series.append(Series("held out", range(1, len(held_out) + 1), held_out, "-o"))
+        best = getattr(model, "best_iter_", len(held_out))
+        series.append(Series(f"kept: pass {best}", [best], [held_out[best - 1]], "-o"))
     # Losses of margins are no log-probabilities.
     unit = "loss" if model.get_params().get("loss") in ("margin", "triplet") else "loss [nats]"
     picture = line_chart([Panel("Loss by pass", series)], "pass", unit)
-    from matplotlib.ticker import MaxNLocator
-
-    axes = picture.figure.axes[0]
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    alt = picture.alt
-    if "held out" in curves:
-        low = float(curves["held out"][best - 1])
-        axes.plot(best, low, "o", markersize=10, markerfacecolor="none", color=COLOURS[1])
-        axes.annotate(
-            f"kept: pass {best}, {figures(low)}", (best, low), xytext=(0, 12), textcoords="offset points", ha="right"
-        )
-        alt += f" The model kept is that of pass {best}, held-out loss {figures(low)}."
-    return Picture(picture.figure, alt)
+    locator: Any = picture.figure.axes[0].xaxis.get_major_locator()
+    locator.set_params(integer=True)
+    return picture
 
 
 def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int = 10) -> Picture:
@@ -109,10 +99,8 @@ def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int 
         Without matplotlib.
     """
     several = getattr(model, "multilabel_", False)
-    predicted, confidence = _most_probable(model, X, MOST_LABELS if several else 1)
-    n_rows = len(predicted)
-    right = _right(model, y, predicted, several=several).ravel()
-    confidence = confidence.ravel()
+    predicted, p = _most_probable(model, X, MOST_LABELS if several else 1)
+    right, confidence = _right(model, y, predicted, several=several).ravel(), p.ravel()
     check_number("n_bins", n_bins, low=1, high=len(right), integer=True)
     mean, share, low, high = _core.reliability_bins(confidence, right, n_bins)
     ece = expected_calibration_error((~right).astype(np.int64), np.zeros(len(right), np.int64), confidence)
@@ -126,11 +114,8 @@ def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int 
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel=f"probability given to {which}", ylabel="share that is right")
         axes.set_title(f"Expected calibration error {ece:.3f}")
     pairs = ", ".join(f"{figures(m)} said and {figures(s)} right" for m, s in zip(mean, share, strict=True))
-    return Picture(
-        figure,
-        f"Reliability of {n_rows:,} rows in {n_bins} bins of equal size, expected calibration error {ece:.3f}: "
-        f"{pairs}.",
-    )
+    about = f"Reliability of {len(p):,} rows in {n_bins} bins of equal size, expected calibration error {ece:.3f}"
+    return Picture(figure, f"{about}: {pairs}.")
 
 
 def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -> Picture:
@@ -164,13 +149,17 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
     if predicted.ndim != 1:
         raise ValueError("the model predicts several labels a row; confusion draws models of one label")
     truth = labels_by_row(y, len(predicted))
-    shown = _most_confused(truth, predicted, n_classes)
+    ids, places = sorted_classes(join_labels([truth, predicted]))
+    labels, predictions = places.astype(np.int64).reshape(2, -1)
+    chosen = _core.most_confused(labels, predictions, n_classes)
+    if not len(chosen):
+        raise ValueError("every row is predicted right, so that no classes are confused")
+    shown: NDArray[Any] = ids[chosen]
     counts = np.zeros((len(shown), len(shown) + 1))
     rows, columns = (find_positions(labels, shown, "y") for labels in (truth, predicted))
-    np.add.at(counts, (rows[rows >= 0], np.where(columns < 0, len(shown), columns)[rows >= 0]), 1)
+    np.add.at(counts, (rows[rows >= 0], columns[rows >= 0]), 1)  # -1, the last column, has all others
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    texts = map(str, shown.tolist())
-    names = [text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…" for text in texts]
+    names = [text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…" for text in map(str, shown.tolist())]
     with drawing():
         side = 1.9 + 0.42 * len(shown)
         figure, (axes,) = canvas(1, width=side + 0.6, height=side)
@@ -201,28 +190,11 @@ def _most_probable(model: Classifier, X: Any, k: int) -> tuple[NDArray[Any], NDA
 
 def _right(model: Classifier, y: Any, predicted: NDArray[Any], *, several: bool) -> NDArray[np.bool_]:
     """Which predictions of each row are among its labels, or its label."""
-    n_rows, n_classes = len(predicted), len(model.classes_)
-    positions = find_positions(predicted, np.asarray(model.classes_), "y")
+    n_rows, classes = len(predicted), np.asarray(model.classes_)
+    places = find_positions(predicted, classes, "y")
     if not several:
-        labels = find_positions(labels_by_row(y, n_rows), np.asarray(model.classes_), "y")
-        return np.asarray(positions == labels[:, np.newaxis], dtype=np.bool_)
+        return np.asarray(places == find_positions(labels_by_row(y, n_rows), classes, "y")[:, np.newaxis])
+    if np.shape(y) != (n_rows, len(classes)):
+        raise ValueError(f"y has shape {np.shape(y)}; of several labels it must be {(n_rows, len(classes))}")
     indicator: Any = sp.csr_array(y)
-    if indicator.shape != (n_rows, n_classes):
-        raise ValueError(
-            f"y has shape {np.shape(y)}; with {n_rows} rows of X and {n_classes} classes it must be "
-            f"({n_rows}, {n_classes})"
-        )
-    rows, true = np.arange(n_rows)[:, np.newaxis], sp.coo_array(indicator > 0)
-    is_right = np.isin(rows * np.int64(n_classes) + positions, true.row * np.int64(n_classes) + true.col)
-    return np.asarray(is_right, dtype=np.bool_)
-
-
-def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
-    """Classes of the pairs with the most wrong rows, sorted."""
-    ids, places = sorted_classes(join_labels([truth, predicted]))
-    labels, predictions = places.astype(np.int64).reshape(2, -1)
-    chosen = _core.most_confused(labels, predictions, n_classes)
-    if not len(chosen):
-        raise ValueError("every row is predicted right, so that no classes are confused")
-    classes: NDArray[Any] = ids[chosen]
-    return classes
+    return np.asarray(indicator[np.arange(n_rows)[:, np.newaxis], places].toarray() > 0)

@@ -44,16 +44,7 @@ def recall_against_speed(records: Iterable[Mapping[str, Any]], *, way: str = "ba
             points = sorted((float(r["recall"]), 1e6 / float(r[way])) for r in rows if str(r["index"]) == name)
             series.append(Series(name, [x for x, _ in points], [y for _, y in points], "-o"))
         panels.append(Panel(data, series))
-    picture = line_chart(panels, "recall@10 reached", f"queries per second ({WAYS[way]})", log_y=True)
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
-
-    least = min(float(x or 0) for panel in panels for series in panel.series for x in series.x)
-    for axes in picture.figure.axes[: len(panels)]:
-        axes.set_xlim(max(0.0, least - 0.02), 1.0)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    return picture
+    return line_chart(panels, "recall@10 reached", f"queries per second ({WAYS[way]})", log_y=True)
 
 
 def loss_against_seconds(records: Iterable[Mapping[str, Any]]) -> Picture:
@@ -84,15 +75,13 @@ def loss_against_seconds(records: Iterable[Mapping[str, Any]]) -> Picture:
     for data, curves in groups.items():
         series = []
         for record in curves:
+            lengths = f"{len(record['seconds'])} seconds and {len(record['loss'])} losses"
             if len(record["seconds"]) != len(record["loss"]):
-                raise ValueError(
-                    f"{data}, {record['method']}: {len(record['seconds'])} seconds and {len(record['loss'])} losses; "
-                    "there must be as many"
-                )
+                raise ValueError(f"{data}, {record['method']}: {lengths}; there must be as many")
             above = float(record["best"]) if excess else 0.0
             losses = [None if loss is None else float(loss) - above for loss in record["loss"]]
             series.append(Series(str(record["method"]), list(record["seconds"]), losses))
-        panels.append(Panel(data, sorted(series, key=_end)))
+        panels.append(Panel(data, sorted(series, key=lambda line: np.inf if line.y[-1] is None else line.y[-1])))
     y_label = "nats above the best loss known" if excess else "loss [nats]"
     return line_chart(panels, "seconds of training", y_label, log_x=True, log_y=excess)
 
@@ -121,10 +110,7 @@ def loss_over_time(losses: Mapping[str, Sequence[float]], *, period: str = "day"
     lengths = {name: len(by_period) for name, by_period in losses.items()}
     if not lengths or min(lengths.values()) == 0 or len(set(lengths.values())) > 1:
         raise ValueError(f"losses has the lengths {lengths}; there must be as many, and one at least, of each model")
-    series = [
-        Series(str(name), list(range(1, len(by_period) + 1)), [x if np.isfinite(x) else None for x in by_period])
-        for name, by_period in losses.items()
-    ]
+    series = [Series(str(name), range(1, len(by_period) + 1), by_period) for name, by_period in losses.items()]
     return line_chart([Panel("", series)], period, "prequential log-loss [nats]")
 
 
@@ -138,8 +124,3 @@ def _by_data(records: Iterable[Mapping[str, Any]], fields: tuple[str, ...]) -> d
     if not groups:
         raise ValueError("there are no records to draw")
     return groups
-
-
-def _end(series: Series) -> float:
-    last = series.y[-1] if series.y else None
-    return np.inf if last is None else float(last)

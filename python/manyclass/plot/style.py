@@ -11,7 +11,7 @@ import base64
 import html
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -182,11 +182,8 @@ def line_chart(
     Picture
         Its alternative text has the end of each line.
     """
-    split = [part for panel in panels for part in _split(_drawable(panel, log_x, log_y))]
-    numbers: dict[str, int] = {}
-    for panel in split:
-        for series in panel.series:
-            numbers.setdefault(series.label, len(numbers))
+    split = [part for panel in panels for part in _parts(panel, log_x, log_y)]
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(s.label for panel in split for s in panel.series))}
     first: dict[str, Axes] = {}  # axes of the first of the panels that a long list was split into
     with drawing():
         figure, axes_of = canvas(len(split), width=5.0 if len(split) > 1 else 6.4, height=PANEL_HEIGHT)
@@ -195,9 +192,13 @@ def line_chart(
             if whole is not axes:
                 axes.sharex(whole)
                 axes.sharey(whole)
-            _draw_panel(axes, panel, _looks([numbers[series.label] for series in panel.series]), log_x, log_y)
+            _draw_panel(axes, panel, numbers, log_x, log_y)
             axes.set(xlabel=x_label, ylabel=y_label, title=panel.title)
-    return Picture(figure, _told(split, x_label, y_label))
+    texts = []
+    for panel in split:
+        ends = [f"{s.label} {figures(float(s.y[-1] or 0))} at {figures(float(s.x[-1] or 0))}" for s in panel.series]
+        texts.append(f"{panel.title or 'Ends'}: {', '.join(ends) or 'nothing to draw'}.")
+    return Picture(figure, f"Lines of {y_label} against {x_label}, by the last point of each. {' '.join(texts)}")
 
 
 def figures(value: float) -> str:
@@ -205,61 +206,38 @@ def figures(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _drawable(panel: Panel, log_x: bool, log_y: bool) -> Panel:
-    """The series that have points to draw, with those alone."""
-    series = []
+def _parts(panel: Panel, log_x: bool, log_y: bool) -> list[Panel]:
+    """The lines that have points to draw, with those alone, in panels of at most six lines."""
+    lines = []
     for line in panel.series:
         x, y = (np.array(values, dtype=np.float64) for values in (line.x, line.y))  # None becomes NaN
         drawable = np.isfinite(x) & np.isfinite(y) & ((x > 0) | (not log_x)) & ((y > 0) | (not log_y))
         if drawable.any():
-            series.append(replace(line, x=x[drawable].tolist(), y=y[drawable].tolist()))
-    return replace(panel, series=series)
+            lines.append(replace(line, x=x[drawable].tolist(), y=y[drawable].tolist()))
+    parts = [lines[first : first + MOST_LINES] for first in range(0, len(lines), MOST_LINES)]
+    if len(parts) < 2:
+        return [Panel(panel.title, lines)]
+    return [Panel(f"{panel.title} ({n} of {len(parts)})", part) for n, part in enumerate(parts, start=1)]
 
 
-def _split(panel: Panel) -> list[Panel]:
-    if len(panel.series) <= MOST_LINES:
-        return [panel]
-    starts = range(0, len(panel.series), MOST_LINES)
-    return [
-        Panel(f"{panel.title} ({n + 1} of {len(starts)})", panel.series[start : start + MOST_LINES])
-        for n, start in enumerate(starts)
-    ]
-
-
-def _looks(numbers: Sequence[int]) -> list[int]:
-    """The colour of each line: that of its number among all names, another where two in a panel would be alike."""
-    looks: list[int] = []
-    for number in numbers:
-        free = [(number + step) % len(COLOURS) for step in range(len(COLOURS))]
-        looks.append(next(look for look in free if look not in looks))
-    return looks
-
-
-def _draw_panel(axes: Axes, panel: Panel, looks: Sequence[int], log_x: bool, log_y: bool) -> None:
-    from matplotlib.ticker import NullFormatter, StrMethodFormatter
-
-    ends = []
-    for series, look in zip(panel.series, looks, strict=True):
+def _draw_panel(axes: Axes, panel: Panel, numbers: Mapping[str, int], log_x: bool, log_y: bool) -> None:
+    """Draw lines in the colours of their numbers among all names, in others where two of a panel would be alike."""
+    free, ends = [*range(MOST_LINES)], list[tuple[float, int, Any]]()
+    for series in panel.series:
+        number = numbers[series.label] % MOST_LINES
+        look = min(free, key=lambda place: (place - number) % MOST_LINES)
+        free.remove(look)
         dashes = "none" if series.style == "." else DASHES[look]
         marker = "." if series.style == "." else "o" if "o" in series.style or len(series.x) == 1 else ""
         x, y = np.array(series.x, dtype=float), np.array(series.y, dtype=float)
         lines = axes.plot(x, y, linestyle=dashes, marker=marker, color=COLOURS[look], label=series.label)
-        ends.append((y[-1], lines[0]))
+        ends.append((-y[-1], len(ends), lines[0]))
     if not panel.series:
         return
     if log_x:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())  # over less than a decade its labels run into each other
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")  # over less than a decade its labels run into each other
     if log_y:
         axes.set_yscale("log")
-    from_above = [line for _, line in sorted(ends, key=lambda end: -end[0])]
-    axes.legend(handles=from_above, loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _told(panels: Sequence[Panel], x_label: str, y_label: str) -> str:
-    parts = []
-    for panel in panels:
-        ends = [f"{s.label} {figures(float(s.y[-1] or 0))} at {figures(float(s.x[-1] or 0))}" for s in panel.series]
-        parts.append(f"{panel.title or 'Ends'}: {', '.join(ends) or 'nothing to draw'}.")
-    return f"Lines of {y_label} against {x_label}, by the last point of each. {' '.join(parts)}"
+    axes.legend(handles=[line for _, _, line in sorted(ends)], loc="center left", bbox_to_anchor=(1.0, 0.5))
