@@ -208,8 +208,8 @@ class ChoiceSets:
         ValueError
             If one is no alternative, or a row is left without any.
         """
-        labels, offsets = np.atleast_1d(as_labels(removed)), self.offsets.copy()
-        offsets[positions_among(labels, self.alternatives, "removed", by_row=False)] = -np.inf
+        offsets = self.offsets.copy()
+        offsets[positions_among(removed, self.alternatives, "removed", by_row=False)] = -np.inf
         available = np.isfinite(offsets)[self.lists.alternatives]
         if self.lists.only and not np.logical_or.reduceat(available, self.lists.indptr[:-1]).all():
             raise ValueError("a row is left without an alternative")
@@ -388,7 +388,7 @@ def positions_among(
 ) -> NDArray[np.int64]:
     """Return where labels stand among distinct alternatives in any order; raises ValueError where one is none."""
     order = np.argsort(alternatives, kind="stable")
-    wanted = as_labels(labels)
+    wanted = np.atleast_1d(as_labels(labels))
     positions = find_positions(wanted, alternatives[order], name)
     if positions.min(initial=0) < 0:
         row = int(np.argmax(positions < 0))
@@ -407,18 +407,15 @@ def _names(name: str, user_names: Sequence[str] | None, values: Any, matrix: Any
     return feature_names
 
 
-def _check_arguments(arrays: Mapping[str, Any], counts: Any, pairs: Any, pair_names: Any, available: Any) -> None:
+def _check_arguments(chosen: Any, counts: Any, pairs: Any, pair_names: Any, available: Any) -> None:
     """Raise ValueError for arguments that cannot be together, or are none of their kind."""
-    if arrays["chosen"] is not None and counts is not None:
+    if chosen is not None and counts is not None:
         raise ValueError("chosen and counts are both given; give one")
     if not (pair_names if callable(pairs) else pairs is None or isinstance(pairs, Mapping)):
         kind = type(pairs).__name__
         raise ValueError(f"pairs is a {kind}; it must be a mapping of names to arrays, or a function with pair_names")
     if isinstance(available, tuple) and [*map(np.ndim, available)] != [1, 1]:
         raise ValueError(f"available is {available!r:.80}; a tuple must be lists (indptr, alternatives), two 1d arrays")
-    for name, values in arrays.items():
-        if values is not None and not np.ndim(values):
-            raise ValueError(f"{name} is {values!r:.80}; it must be an array")
 
 
 def choice_sets(
@@ -493,11 +490,10 @@ def choice_sets(
     ValueError
         If sizes do not fit each other, numbers are not finite or beyond 1e60, or a chosen alternative is not available.
     """
-    by_row = {"X": X, "chosen": chosen, "persons": persons, "sample_weight": sample_weight}
-    _check_arguments({**by_row, "alternatives": alternatives, "Z": Z}, counts, pairs, pair_names, available)
+    _check_arguments(chosen, counts, pairs, pair_names, available)
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
-    by_pair = (*features.values(), unavailable, offset, counts)
-    labels, n = _sizes(alternatives, n_rows, Z, available, [*by_row.values()], by_pair)
+    by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
+    labels, n = _sizes(alternatives, n_rows, Z, available, by_row, by_pair)
     k, fixed = len(labels), np.zeros(len(labels))
     if np.shape(offset) == (k,) and not isinstance(available, tuple):
         fixed, offset = read_numbers("offset", offset, (k,)), None
@@ -566,11 +562,11 @@ def _sizes(
     alternatives: Any, n_rows: int | None, Z: Any, available: Any, by_row: Sequence[Any], by_pair: Sequence[Any]
 ) -> tuple[NDArray[Any], int]:
     """Labels of the alternatives and the number of rows, of the first array that tells; others are checked by these."""
-    lists, masks = ([available[0][1:]], []) if isinstance(available, tuple) else ([], [available])
-    shapes = [shape for array in (*by_pair, *masks) if len(shape := np.shape(array)) == 2]
+    begins, mask = (available[0][1:], None) if isinstance(available, tuple) else (None, available)
+    tables = [array for array in (*by_pair, mask) if np.ndim(array) == 2]
     row_counts = [] if n_rows is None else [n_rows]
-    row_counts += [*(np.shape(array)[0] for array in (*by_row, *lists) if array is not None), *(n for n, _ in shapes)]
-    counts = [*([] if Z is None else np.shape(Z)[:1]), *(k for _, k in shapes)]
+    row_counts += [size for array in (*by_row, begins, *tables) for size in np.shape(array)[:1]]
+    counts = [*np.shape(Z)[:1], *(np.shape(table)[1] for table in tables)]
     if not row_counts or row_counts[0] < 1 or (alternatives is None and not counts):
         raise ValueError("the data have no rows, or nothing tells how many rows and alternatives there are")
     return np.arange(counts[0]) if alternatives is None else distinct_labels(alternatives), row_counts[0]

@@ -388,9 +388,8 @@ def _formula_of_wide(
     """What a formula makes of pairs' numbers and of columns, where the mask is true, and what formulaic knows of it."""
     table: dict[str, Any] = {"alternative": np.tile(labels, len(mask))}
     table |= {name: np.ravel(numbers) for name, numbers in of_pairs.items()}
-    text = str(getattr(formula, "formula", formula))
-    repeated = [name for name in columns if name in text and name not in table]
-    table |= {name: np.repeat(np.asarray(columns[name]), len(labels)) for name in repeated}
+    for name in columns.keys() - table.keys():
+        table[name] = np.repeat(np.asarray(columns[name]), len(labels))
     made, spec = _by_formula(formula, table, features)
     cells = {name: column.reshape(mask.shape) for name, column in made.items()}
     return {name: read_numbers(name, column, where=mask)[mask] for name, column in cells.items()}, spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json import loads
 from typing import Any, Literal
@@ -129,7 +129,7 @@ class ChoiceColumns:
         if how["formula"]:
             named |= {"formula": how["formula"], "features": kinds}
         if utilities:
-            named["utilities"] = dict(zip(_labels_by_name(labels, [*utilities]), utilities.values(), strict=True))
+            named["utilities"] = dict(zip(_labels_of(labels, utilities), utilities.values(), strict=True))
         if not (how["formula"] or utilities):
             named["choosers"] = kinds["choosers"] if kinds else getattr(self, "feature", None) or ()
         named |= {name: _columns_of(how[name], labels) for name in ("available", "counts") if how[name]}
@@ -203,7 +203,7 @@ class ChoiceTable(ChoiceColumns):
         """Return the parameters of the model that these options name, and the reference as the label that it is."""
         nests: dict[Any, str] = {}
         for name, text in map(_split_option, self.nest or ()):
-            nests |= dict.fromkeys(_labels_by_name(alternatives, _names(text)), name)
+            nests |= dict.fromkeys(_labels_of(alternatives, _names(text)), name)
             for label in nests.keys() - {*alternatives.tolist()}:
                 raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
         alone = [label for label in alternatives.tolist() if self.nest and label not in nests]
@@ -212,7 +212,7 @@ class ChoiceTable(ChoiceColumns):
         constraints |= {name: _number_or_text(text) for name, text in map(_split_option, self.constraint or ())}
         by_alternative = [nests[label] for label in alternatives.tolist()] if nests else None
         if reference is not None:
-            reference = _labels_by_name(alternatives, [str(reference)])[0]
+            reference = _labels_of(alternatives, [str(reference)])[0]
         return {"nests": by_alternative, "constraints": constraints or None, "reference": reference}
 
 
@@ -233,10 +233,9 @@ def _number_or_text(text: str) -> Any:
     return text
 
 
-def _labels_by_name(labels: NDArray[Any], names: Sequence[str]) -> list[Any]:
-    """The labels that are written so; a name that is none stays as it is."""
-    label_of = {str(label): label for label in labels.tolist()}
-    return [label_of.get(name, name) for name in names]
+def _labels_of(classes: NDArray[Any], words: Iterable[str]) -> list[Any]:
+    """The labels that are written so; of text also a word that is none."""
+    return as_classes(classes, as_labels([*words])).tolist()
 
 
 def _columns_of(text: str, labels: NDArray[Any]) -> dict[Any, str]:
@@ -244,7 +243,7 @@ def _columns_of(text: str, labels: NDArray[Any]) -> dict[Any, str]:
     names, _, columns = zip(*(part.rpartition(":") for part in _names(text)), strict=True)
     if not all((*names, *columns)):
         raise ValueError(f"{text!r} must be like ALT:COLUMN,ALT:COLUMN")
-    return dict(zip(_labels_by_name(labels, names), columns, strict=True))
+    return dict(zip(_labels_of(labels, names), columns, strict=True))
 
 
 @contextlib.contextmanager
