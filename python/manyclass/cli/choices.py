@@ -233,7 +233,7 @@ def _number_or_text(text: str) -> Any:
     return text
 
 
-def _labels_of(classes: NDArray[Any], words: Iterable[str]) -> list[Any]:
+def _labels_of(classes: NDArray[Any], words: Iterable[str]) -> Any:
     """The labels that are written so; of text also a word that is none."""
     return as_classes(classes, as_labels([*words])).tolist()
 
