@@ -20,7 +20,7 @@ from fuzz.mutate import mutated
 import manyclass
 from manyclass import ChoiceClassifier
 from manyclass.choice import LatentClasses, RandomCoefficients, find_memberships
-from manyclass.choice.predictions import features_by_kind
+from manyclass.choice.fitted_model import features_by_kind
 from manyclass.cli.choices import ChoiceColumns
 from manyclass.cli.data import Reading
 from manyclass.datasets import ChoiceSets, choice_sets, from_long

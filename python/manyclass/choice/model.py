@@ -21,6 +21,7 @@ from manyclass.choice.files import (
     read_choice_model,
     write_choice_model,
 )
+from manyclass.choice.fitted_model import FittedChoiceModel
 from manyclass.choice.fitting import (
     PARTS,
     ChoiceFit,
@@ -42,7 +43,6 @@ from manyclass.choice.identification import (
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
-from manyclass.choice.summary import ChoiceInference
 from manyclass.help_lines import hinting, storing
 from manyclass.labels import as_labels, checked_labels
 from manyclass.registry import names
@@ -56,7 +56,7 @@ MANY_PAIRS = 100_000_000
 MOST_CONSTANTS = 1000  # alternatives that have constants of their own where a user does not say
 
 
-class ChoiceClassifier(ChoiceInference):
+class ChoiceClassifier(FittedChoiceModel):
     r"""Discrete choice among few or very many alternatives: multinomial logit, probit, logistic and nested logit.
 
     Chooser i takes the alternative of the largest utility among those available,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from manyclass.choice.columns import CellError
 from manyclass.choice.files import FORMAT
+from manyclass.choice.fitted_model import features_by_kind
 from manyclass.choice.model import ChoiceClassifier
-from manyclass.choice.predictions import features_by_kind
 from manyclass.choice.tables import find_choosers, from_long, from_wide
 from manyclass.cli.data import Reading, file_format
 from manyclass.cli.messages import waiting
