@@ -424,8 +424,6 @@ class Figures:
     FITS_ANYWHERE: int = 256 << 20  # bytes for which the system is not asked what memory there is
 
     MOST_MEMORY: float = math.inf  # bytes of the machine's memory that a model may take
-    # With `verbose`, a fit that is predicted to take at least this number of seconds first says what it will train.
-    TOLD_BEFORE: float = 1.0
 
 
 FIGURES = Figures()

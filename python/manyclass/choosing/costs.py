@@ -229,29 +229,6 @@ def _numbers(path: Path) -> dict[str, float]:
     return {name: float(number) for name, number, *_ in (part for part in parts if len(part) > 1)}
 
 
-def in_words(facts: Facts, plan: AnyPlan) -> str:
-    """Say what is going to be trained, for how long and how large the model will be, as predicted."""
-    seconds, megabytes = fit_cost(facts, plan), model_bytes(facts, plan) / 1e6
-    if isinstance(plan, HybridPlan):
-        (embeddings, *_), runs = plan.embeddings, len(plan.embeddings)
-        pairs = f"weights on pairs in {plan.pairs.max_iter} passes, " if plan.pairs else ""
-        linear = {"margins": plan.margins, "linear": plan.linear}
-        more = "".join(f", {name} in {member.max_iter}" for name, member in linear.items() if member)
-        passes = f"{pairs}{runs} embeddings of {embeddings.dim} in {embeddings.max_iter}{more}"
-    elif isinstance(plan, FullBatchPlan):
-        passes = f"a linear model by L-BFGS in at most {plan.max_iter}"
-    elif isinstance(plan, PairsPlan):
-        passes = f"weights on pairs in {plan.max_iter}"
-    elif isinstance(plan, BatchesPlan) and plan.dim:
-        passes = f"embeddings of {plan.dim} in {plan.max_iter}"
-    else:
-        passes = f"a linear model in {plan.max_iter}"
-    return (
-        f"training {passes} passes over {facts.n_samples:,} rows of {facts.n_classes:,} classes: about {seconds:.2g} s "
-        f"of one thread and a model of {megabytes:.3g} MB are predicted"
-    )
-
-
 def n_drawn(plan: PointsPlan) -> int | None:
     """Return how many classes a step of the plan draws; None: it sees all."""
     return None if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives

@@ -314,10 +314,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
         raise ValueError(f"reduction is {reduction!r}; with sampler='search' it must be 'pick_all'")
     plan = batches_plan(taking)
     if plan.loss == "logistic" and plan.source != "exact":
-        raise ValueError(
-            "reduction is 'logistic', a sum over all classes, which those drawn do not stand for; set sampler='all' "
-            "or another reduction"
-        )
+        raise ValueError("reduction is 'logistic', a sum over all classes; set sampler='all' or another reduction")
     taking.refuse_rest(where)
     # Embeddings of few rows are too sure of themselves, as the rows of a stream tell.
     in_stream = choice.goes_on and plan.dim is not None and plan.loss in SOFTMAX_LOSSES
@@ -335,10 +332,7 @@ def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> Batche
     solver, model = choice["solver"], choice["model"]
     loss = loss_of(taking)
     if getattr(model, "scaling", "none") == "standard":
-        raise ValueError(
-            "scaling is 'standard', which needs the softmax of one label a row, trained point by point or by full "
-            "passes; leave it 'auto'"
-        )
+        raise ValueError("scaling is 'standard', which needs the softmax of one label a row; leave it 'auto'")
     by_margins = loss in ("margin", "triplet")
     source = _batch_source(taking.take_sampler(), loss, choice.facts.n_classes, by_margins=by_margins)
     dim = int(taking.take("dim")) if model.name == "embedding" else None
@@ -373,10 +367,7 @@ def _steps_of_batches(solver_numbers: Given, name: str, loss: str) -> tuple[bool
     # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/decisions.md).
     adagrad = name == "adagrad" or (unbiased and name != "implicit")
     if solver_numbers.take("schedule") == "adaptive":
-        other = "what the solver does anyway; leave it" if adagrad else "solver='adagrad'; set"
-        raise ValueError(
-            f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
-        )
+        raise ValueError("schedule is 'adaptive'; with several labels, embeddings or a margin it must be 'exponential'")
     return unbiased, adagrad
 
 
@@ -453,10 +444,7 @@ def pairs_plan(choice: Choice) -> Planned:
     blends = model.name == "hybrid"
     where, taking = f"with model={model.name!r}", Taking(choice, *(BESIDE_PAIRS if blends else ()))
     if not (blends or choice.is_open("sampler")):
-        raise ValueError(
-            f"sampler is {choice.parameters['sampler']!r}, which has no effect {where}: its gradients are those of all "
-            "classes; leave it 'auto'"
-        )
+        raise ValueError(f"sampler is {choice.parameters['sampler']!r}, which has no effect {where}; leave it 'auto'")
     if solver.name != "adagrad":
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
     alpha = 0.0 if blends else taking.take_ridge()

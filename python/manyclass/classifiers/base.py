@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -14,7 +15,6 @@ from manyclass.classifiers.compress import compress
 from manyclass.classifiers.predictions import Answers, caller_of, of_state
 from manyclass.datasets.stream import Stream
 from manyclass.fitting.fit import FOR_ARRAYS, FOR_STREAMS, checked_call, fit, go_on, is_stream, refuse
-from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.streams import Parts, Rows, train_once, within_memory
 from manyclass.parts import Parameters
@@ -47,7 +47,7 @@ class LinearClassifier(Answers):
     def _plans(self) -> Planner:
         return self._planner(Parameters.of(self), caller_of(self))
 
-    def _fit(self, data: tuple[Any, Any, ArrayLike | None], options: FitOptions) -> Self:
+    def _fit(self, data: tuple[Any, Any, ArrayLike | None], options: Mapping[str, Any]) -> Self:
         """Fit to X, y and sample_weight."""
         with self._turn():
             before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None

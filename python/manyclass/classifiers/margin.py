@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
-from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
+from manyclass.fitting.options import SharedOptions, with_shared_options
 from manyclass.fitting.planners import MarginPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing
@@ -172,7 +172,7 @@ class MarginClassifier(LabelClassifier):
         MarginClassifier
             The estimator itself.
         """
-        return self._fit((X, y, sample_weight), FitOptions(**shared, eval_set=eval_set))
+        return self._fit((X, y, sample_weight), dict(shared, eval_set=eval_set))
 
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"

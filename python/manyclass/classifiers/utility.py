@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from manyclass import _core
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LinearClassifier
-from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
+from manyclass.fitting.options import SharedOptions, with_shared_options
 from manyclass.fitting.planners import UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing
@@ -180,9 +180,7 @@ class AugmentReduceClassifier(LinearClassifier):
         -------
         self
         """
-        return self._fit(
-            (X, y, sample_weight), FitOptions(**shared, coef_init=coef_init, intercept_init=intercept_init)
-        )
+        return self._fit((X, y, sample_weight), dict(shared, coef_init=coef_init, intercept_init=intercept_init))
 
     @property
     def elbo_curve_(self) -> Doubles:

@@ -78,6 +78,7 @@ size given as a number, shuffle=False, a sampler that does not count frequencies
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -93,7 +94,6 @@ from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts
 from manyclass.datasets.stream import Stream
 from manyclass.figures import FIGURES
-from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import (
     PlannedCall,
     Planner,
@@ -103,7 +103,15 @@ from manyclass.fitting.planner import (
     refit,
     with_report_of,
 )
-from manyclass.fitting.points import Known, encoded, encoded_again, encoded_with_classes, grouped, is_indicator
+from manyclass.fitting.points import (
+    Known,
+    encoded,
+    encoded_again,
+    encoded_with_classes,
+    evaluated_rows,
+    grouped,
+    is_indicator,
+)
 from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
 from manyclass.labels import as_labels, check_targets, sorted_classes
 from manyclass.parts import Parameters, Part, check_open, part_name
@@ -113,6 +121,7 @@ from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call, KeptRows, NewFeatures, widened
 from manyclass.training.passes import progress_bar
 from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
+from manyclass.training.start import First, Start, asked_start
 from manyclass.training.state import ADAGRAD, Points, Starts, State
 from manyclass.training.train import train
 from manyclass.weights.hashing import FeatureHash
@@ -120,7 +129,7 @@ from manyclass.weights.saved_labels import check_labels_can_be_saved
 from manyclass.weights.weights import Weights
 
 
-def fit(planner: Planner, state: State | None, data: Rows, options: FitOptions) -> State:
+def fit(planner: Planner, state: State | None, data: Rows, options: Mapping[str, Any]) -> State:
     """Return the state of a fit.
 
     Parameters
@@ -130,57 +139,66 @@ def fit(planner: Planner, state: State | None, data: Rows, options: FitOptions) 
         The model of the last fit, with warm_start.
     data : tuple
         X, y and sample_weight.
-    options : FitOptions
+    options : mapping of str to object
+        Arguments of `fit` that were given, those of `SharedOptions` and others: `class_text`, `eval_set`, `candidates`,
+        `coef_init` and `intercept_init`.
 
     Raises
     ------
     ValueError
         For what `fit` of an estimator documents.
     """
-    if options.eval_set is not None and not planner.parameters["early_stopping"]:
+    eval_set, checkpoint = options.get("eval_set"), options.get("checkpoint")
+    if eval_set is not None and not planner.parameters["early_stopping"]:
         raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
-    if options.eval_set is not None and options.checkpoint is not None:
+    if eval_set is not None and checkpoint is not None:
         raise ValueError("eval_set and checkpoint are given; at most one of them can be")
     planner.check()
     X, y, sample_weight = data
-    beside = {name: getattr(options, name) for name in ("candidates", "coef_init", "intercept_init")}
+    beside: Any = {name: options.get(name) for name in ("candidates", "coef_init", "intercept_init")}
     if is_stream(X, y):
-        watching = {"callback": options.callback, "checkpoint": options.checkpoint}
-        refuse(FOR_ARRAYS, sample_weight=sample_weight, groups=options.groups, **beside, **watching)
+        more = {name: options.get(name) for name in ("groups", "callback", "checkpoint")}
+        refuse(FOR_ARRAYS, sample_weight=sample_weight, **beside, **more)
         return fit_stream(planner, X, options)
-    refuse(FOR_STREAMS, classes=options.classes)
-    most_bytes = np.inf if options.max_memory is None else bytes_of("max_memory", options.max_memory)
-    is_asked = options.checkpoint is not None or options.every is not EVERY or options.resume is not False
-    checkpoints = Checkpoints.of(options.checkpoint, options.every, options.resume) if is_asked else None
-    watch = Watch.of(options.callback, options.max_seconds, checkpoints=checkpoints, max_bytes=most_bytes)
+    refuse(FOR_STREAMS, classes=options.get("classes"))
+    checkpoints, most_bytes = None, math.inf
+    if {"checkpoint", "every", "resume"} & options.keys():
+        checkpoints = Checkpoints.of(checkpoint, options.get("every", EVERY), options.get("resume", False))
+    if options.get("max_memory") is not None:
+        most_bytes = bytes_of("max_memory", options["max_memory"])
+    watch = Watch.of(options.get("callback"), options.get("max_seconds"), checkpoints=checkpoints, max_bytes=most_bytes)
     points, encoder = _points_of_fit(planner, state, data, options)
-    beginning = planner.beginning(state, points, encoder, options)
+    start = None
+    if beside["coef_init"] is not None or beside["intercept_init"] is not None:
+        as_start, shape = asked_start if planner.has_grid else Start.of, (points.n_classes, points.x.shape[1])
+        arrays = beside["coef_init"], beside["intercept_init"]
+        start = as_start(*arrays, shape, fit_intercept=planner.parameters["fit_intercept"])
+    evaluated = None if eval_set is None else evaluated_rows(planner.caller, points, encoder, eval_set)
+    first = First(state, start, beside["candidates"], evaluated)
     seeded = replace(planner, parameters=parameters_of_fit(planner.parameters, watch, points, **beside))
-    return replace(planner.labelled(*fit_runs(seeded, points, watch, beginning)), encoder=encoder)
+    return replace(planner.labelled(*fit_runs(seeded, points, watch, first)), encoder=encoder)
 
 
 def _points_of_fit(
-    planner: Planner, state: State | None, data: Rows, options: FitOptions
+    planner: Planner, state: State | None, data: Rows, options: Mapping[str, Any]
 ) -> tuple[Points, Encoder | None]:
     """Return the points of a fit to arrays, and what has made rows of raw inputs."""
-    n_texts = 0
-    if options.class_text is not None:
-        if state is not None or options.checkpoint is not None:
+    n_texts, class_text, vectorizer = 0, options.get("class_text"), options.get("vectorizer")
+    raw_rows = (*data, options.get("groups"))
+    if class_text is not None:
+        if state is not None or options.get("checkpoint") is not None:
             name = "warm_start is True" if state is not None else "checkpoint is given"
             raise ValueError(f"{name}, which cannot be with class_text; leave out one of them")
-        training_rows, encoder, n_texts = encoded_with_classes(
-            (*data, options.groups), options.vectorizer, options.class_text
-        )
+        (X, y, sample_weight, groups), encoder, n_texts = encoded_with_classes(raw_rows, vectorizer, class_text)
     else:
         before = None if state is None else state.encoder
-        training_rows, encoder = encoded((*data, options.groups), options.vectorizer, before)
-    X, y, sample_weight, groups = training_rows
+        (X, y, sample_weight, groups), encoder = encoded(raw_rows, vectorizer, before)
     points = planner.points(X, y, sample_weight, encoder=encoder)
-    points = grouped(points, groups, points.n_given - n_texts, by_user=options.groups is None)
+    points = grouped(points, groups, points.n_given - n_texts, by_user=options.get("groups") is None)
     if n_texts:  # but for those of classes whose weight is 0
         rows = np.arange(points.n_given) if points.rows is None else points.rows
         points = replace(points, n_texts=int(np.sum(rows >= points.n_given - n_texts)))
-    if options.checkpoint is not None:  # who keeps half a training will want to save the whole
+    if options.get("checkpoint") is not None:  # who keeps half a training will want to save the whole
         check_labels_can_be_saved(points.classes)
     return points, encoder
 
@@ -188,7 +206,7 @@ def _points_of_fit(
 # Streams
 
 
-def fit_stream(planner: Planner, X: Any, options: FitOptions) -> State:
+def fit_stream(planner: Planner, X: Any, options: Mapping[str, Any]) -> State:
     """Return the state of a model fitted to a stream.
 
     Parameters
@@ -196,15 +214,14 @@ def fit_stream(planner: Planner, X: Any, options: FitOptions) -> State:
     planner : Planner
         Its parameters are checked.
     X : Stream or other iterable of parts
-    options : FitOptions
+    options : mapping of str to object
     """
-    refuse("for texts at once, and not for a stream", class_text=options.class_text)
-    parameters = planner.parameters
+    refuse("for texts at once, and not for a stream", class_text=options.get("class_text"))
+    parameters, classes = planner.parameters, options.get("classes")
     _check_has_passes(parameters)
-    X, encoder = encoded_stream(X, options.vectorizer)
+    X, encoder = encoded_stream(X, vectorizer := options.get("vectorizer"))
     if encoder is not None:
-        classes = X.label_names if options.classes is None else options.classes
-        options = replace(options, classes=classes, vectorizer=None)
+        classes, vectorizer = X.label_names if classes is None else classes, None
     random_state = parameters["random_state"]
     if not isinstance(random_state, int | np.integer):  # which parts would draw anew
         parameters = parameters.changed(
@@ -214,12 +231,13 @@ def fit_stream(planner: Planner, X: Any, options: FitOptions) -> State:
     if once:
         parameters = _with_one_pass(parameters)
     averages = parameters["max_iter"] != 1 and _averaging(parameters["solver"], "suffix") not in ("none", "auto")
-    max_seconds = Watch.of(None, options.max_seconds).max_seconds
-    bounded = within_memory(parameters, None, X, options.classes, options.max_memory, copies=3 if averages else 2)
+    max_seconds = Watch.of(None, options.get("max_seconds")).max_seconds
+    bounded = within_memory(parameters, None, X, classes, options.get("max_memory"), copies=3 if averages else 2)
     carried = None
     if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
         carried = _core.CarriedRows(rows_of_stream(X), 1 + (parameters.get("noise", "gumbel") != "gumbel"))
-    state = _StreamFit(replace(planner, parameters=parameters), bounded, carried, options).run(max_seconds)
+    planner = replace(planner, parameters=parameters)
+    state = _StreamFit(planner, bounded, carried, classes, vectorizer).run(max_seconds)
     return state if encoder is None else replace(state, encoder=encoder)
 
 
@@ -263,20 +281,19 @@ class _StreamFit:
         The stream.
     carried : _core.CarriedRows or None
         What rows carry from pass to pass.
-    options : FitOptions
+    classes : array-like or None
+    vectorizer : Encoder or None
     """
 
-    def __init__(
-        self, planner: Planner, bounded: Bounded, carried: _core.CarriedRows | None, options: FitOptions
-    ) -> None:
-        self._planner, self._bounded, self._carried, self._options = planner, bounded, carried, options
+    def __init__(self, planner: Planner, bounded: Bounded, carried: Any, classes: Any, vectorizer: Any) -> None:
+        self._planner, self._bounded, self._carried = planner, bounded, carried
+        self._beside = {"classes": classes, "hashing": bounded.hashing, "vectorizer": vectorizer}
         self._state: State | None = None
         self._mean: Weights | None = None
 
     def run(self, max_seconds: float) -> State:
         """Make the passes, and return the model."""
         n_rows, curve = rows_of_stream(self._bounded.stream), list[float]()
-        classes, vectorizer = self._options.classes, self._options.vectorizer
         with closing(progress_bar(n_rows, unit="row", shown=bool(self._planner.parameters["verbose"]))) as bar:
 
             def step(part: Rows, numbers: NDArray[np.int64] | None) -> State:
@@ -284,8 +301,7 @@ class _StreamFit:
                 planner = self._planner if self._state is None else self._planner.changed(verbose=0)
                 kept_rows = None if self._carried is None or numbers is None else KeptRows(self._carried, numbers)
                 call = Call(fit_pass=len(curve), n_visits=training.n_visits, kept_rows=kept_rows)
-                state = go_on(planner, self._state, part, call, classes, "error", self._bounded.hashing, vectorizer)
-                self._state = state
+                self._state = state = go_on(planner, self._state, part, call, **self._beside)
                 training.heading = f"pass {len(curve) + 1} of {self._n_passes}, "
                 bar.total = n_rows * self._n_passes
                 return state
@@ -526,17 +542,12 @@ def check_can_go_on(parameters: Parameters) -> None:
     """Refuse parameters that need all rows at once."""
     if is_composed(parameters):
         name = "calibration" if parameters["n_models"] in (1, "auto") else "n_models"
-        raise ValueError(
-            f"{name} is {parameters[name]!r}; partial_fit trains one model and holds no rows out: leave it "
-            f"{1 if name == 'n_models' else None!r}"
-        )
+        raise ValueError(f"{name} is {parameters[name]!r}; partial_fit trains one model and holds no rows out")
     if parameters.get("early_stopping", False):
         raise ValueError("early_stopping is True; partial_fit holds no rows out: set it to False")
     weight = parameters["class_weight"]
     if isinstance(weight, str):
-        raise ValueError(
-            f"class_weight is {weight!r}, which counts all rows; with partial_fit it must be None or a dict"
-        )
+        raise ValueError(f"class_weight is {weight!r}, which counts all rows; it must be None or a dict")
 
 
 def known_classes(state: State | None, classes: ArrayLike | None) -> NDArray[Any] | None:
@@ -563,10 +574,7 @@ def check_same_kind(state: State, y: Any) -> None:
 def check_columns(points: Points, classes: ArrayLike | None) -> None:
     """Refuse names of an indicator matrix's columns that are not sorted."""
     if points.several and classes is not None and as_labels(classes).tolist() != points.classes.tolist():
-        raise ValueError(
-            "classes are not sorted or not distinct; with an indicator matrix y they are the labels of its columns, "
-            "in the order of classes_"
-        )
+        raise ValueError("classes are not sorted or not distinct, as the columns of an indicator matrix y must be")
 
 
 def is_stream(X: Any, y: Any) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from inspect import Parameter, getdoc, signature
 from textwrap import indent
 from typing import Any, TypedDict, TypeVar
 
 from numpy.typing import ArrayLike
 
-from manyclass.protocols import ClassText, Encoder
+from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback
 from manyclass.weights.tensor_file import PathLike
@@ -54,39 +53,7 @@ class SharedOptions(TypedDict, total=False):
     resume: bool
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """The arguments of `fit` beside X, y and sample_weight, as they were given: those of `SharedOptions`, and others.
-
-    Attributes
-    ----------
-    class_text : mapping, pair of labels and rows, or None
-        Texts of classes.
-    eval_set : pair of X and y, or None
-        Rows that early stopping looks at.
-    candidates : array-like of shape (n_samples, n_candidates), or None
-        Labels for heads.
-    coef_init : array-like, "closed_form" or None
-        First weights.
-    intercept_init : array-like or None
-        First intercepts.
-    """
-
-    groups: ArrayLike | None = None
-    vectorizer: Encoder | None = None
-    classes: ArrayLike | None = None
-    max_memory: int | str | None = None
-    callback: Callback | None = None
-    max_seconds: float | None = None
-    checkpoint: PathLike | None = None
-    every: str | int = EVERY
-    resume: bool = False
-    class_text: ClassText | None = None
-    eval_set: tuple[Any, ArrayLike] | None = None
-    candidates: ArrayLike | None = None
-    coef_init: ArrayLike | None = None
-    intercept_init: ArrayLike | None = None
-
+DEFAULTS = {"every": EVERY, "resume": False}  # of others None
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -96,9 +63,8 @@ def with_shared_options(fit: Method) -> Method:
     bare = signature(fit)
     parameters = [parameter for parameter in bare.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
     parameters += [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
-        for field in fields(FitOptions)
-        if field.name in SharedOptions.__annotations__
+        Parameter(name, Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=kind.__forward_arg__)
+        for name, kind in SharedOptions.__annotations__.items()
     ]
     fit.__signature__ = bare.replace(parameters=parameters)  # type: ignore[attr-defined]
     text, returns, rest = (fit.__doc__ or "").partition("\n\n        Returns\n")

@@ -20,16 +20,14 @@ from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from, outer_level
 from manyclass.choosing.costs import Facts, Planned, Report
 from manyclass.figures import FIGURES
-from manyclass.fitting.options import FitOptions
-from manyclass.fitting.points import Caller, check_class_weight, evaluated_rows, points_of
+from manyclass.fitting.points import Caller, check_class_weight, points_of
 from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Chosen, Parameters, Part, is_open, part_name
-from manyclass.protocols import Encoder
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, interruption_of, warn_user
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, ScoredRows, draw_rows_out, held_out
-from manyclass.training.start import ClosedForm, First, Start, asked_start
+from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan, ScoredRows, draw_rows_out, held_out
+from manyclass.training.start import First, Start
 from manyclass.training.state import Calibration, FitReport, History, Points, State
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling
@@ -39,28 +37,6 @@ PartChoices = Mapping[str, Mapping[str, type[Part]]]
 
 # What a call trains with: a plan, and the points as it sees them, scaled where there is a scaling.
 PlannedCall = tuple[Planned, Points, FeatureScaling | None]
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """What a fit begins at, beside its points.
-
-    Attributes
-    ----------
-    state : State or None
-        The model of the last fit, with warm_start.
-    start : Start, "closed_form" or None
-        First weights, of a linear model of one label a row.
-    candidates : array-like of shape (n_samples, n_candidates), or None
-        Labels for heads.
-    evaluated : pair of matrix and Labels, or None
-        The rows that early stopping looks at.
-    """
-
-    state: State | None = None
-    start: Start | ClosedForm | None = None
-    candidates: ArrayLike | None = None
-    evaluated: tuple[Matrix, Labels] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,28 +87,8 @@ class Planner(ABC):
             check_number("verbose", parameters["verbose"])
         return Chosen(**{name: parameters.part(name, choices) for name, choices in self.parts.items()})
 
-    def beginning(self, state: State | None, points: Points, encoder: Encoder | None, options: FitOptions) -> Beginning:
-        """Return what a fit to points begins at.
-
-        Parameters
-        ----------
-        state : State or None
-            The model of the last fit, with warm_start.
-        points : Points
-        encoder : Encoder or None
-            What has made rows of raw inputs.
-        options : FitOptions
-        """
-        rows, start = options.eval_set, None
-        if options.coef_init is not None or options.intercept_init is not None:  # a closed form is that of the softmax
-            as_start, shape = asked_start if self.has_grid else Start.of, (points.n_classes, points.x.shape[1])
-            fit_intercept = self.parameters["fit_intercept"]
-            start = as_start(options.coef_init, options.intercept_init, shape, fit_intercept=fit_intercept)
-        evaluated = None if rows is None else evaluated_rows(self.caller, points, encoder, rows)
-        return Beginning(state, start, options.candidates, evaluated)
-
     @abstractmethod
-    def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
+    def run(self, points: Points, watch: Watch, first: First) -> State:
         """Make one run of a fit, whose seed, number of models and calibration are those of the parameters."""
 
     @abstractmethod
@@ -253,17 +209,15 @@ def with_report_of(planned: Planned, state: State) -> State:
 # What a fit begins at
 
 
-def first_of(parameters: Parameters, points: Points, beginning: Beginning) -> First:
-    """Return what early stopping looks at: rows of its own, or a share of the points, drawn here."""
-    patience = parameters["n_iter_no_change"]
-    if beginning.evaluated is not None:
-        return First(evaluated=beginning.evaluated, n_iter_no_change=patience)
-    if not parameters["early_stopping"]:
-        return First()
+def with_rows_out(first: First, parameters: Parameters, points: Points) -> First:
+    """Return it with what early stopping looks at: rows of its own, or a share of the points, drawn here."""
+    first = replace(first, n_iter_no_change=parameters["n_iter_no_change"])
+    if first.evaluated is not None or not parameters["early_stopping"]:
+        return first
     random = fork(parameters["random_state"])
     out = held_out(points.labels, parameters.get("validation_fraction", FIGURES.VALIDATION), random, points.groups)
     out[len(out) - points.n_texts :] = False
-    return First(held_out=out, n_iter_no_change=patience)
+    return replace(first, held_out=out)
 
 
 def facts_of(points: Points) -> Facts:
@@ -282,10 +236,8 @@ def warm_start_of(state: State, points: Points) -> Start:
 
 def check_features(state: State, points: Points) -> None:
     """Raise ValueError where a fit that begins warm has another number of features than the model."""
-    if state.features.n != points.x.shape[1]:
-        raise ValueError(
-            f"warm_start is True and X has {points.x.shape[1]} features; the last fit had {state.features.n}"
-        )
+    if (n := points.x.shape[1]) != state.features.n:
+        raise ValueError(f"warm_start is True and X has {n} features; the last fit had {state.features.n}")
 
 
 # Several labels
@@ -355,7 +307,7 @@ def fit_runs(
     planner: Planner,
     points: Points,
     watch: Watch,
-    beginning: Beginning = Beginning(),
+    first: First = First(),  # noqa: B008 - frozen
 ) -> tuple[State, Points]:
     """Fit as `n_models` and `calibration` say.
 
@@ -366,7 +318,7 @@ def fit_runs(
     watch : Watch
         The runs share the limit of seconds in equal parts; a callback that stops a run, or Ctrl-C, ends the fit with
         the runs so far.
-    beginning : Beginning
+    first : First
         A run that begins at the model of the last fit is the only one.
 
     Returns
@@ -376,15 +328,15 @@ def fit_runs(
         The points that it was trained on.
     """
     if points.n_texts:
-        return _fit_with_texts(planner, points, watch, beginning)
+        return _fit_with_texts(planner, points, watch, first)
     parameters = planner.parameters
     if not is_composed(parameters):
-        return planner.run(points, watch, beginning), points
+        return planner.run(points, watch, first), points
     if parameters["calibration"] is None:
-        return _Runs(planner, watch, beginning, 1).mean(points), points
+        return _Runs(planner, watch, first, 1).mean(points), points
     out = _rows_out(parameters, points)
     again = bool(out.mean() > FIGURES.MOST_WITHOUT)
-    runs = _Runs(planner, watch, beginning, 1 + again)
+    runs = _Runs(planner, watch, first, 1 + again)
     rows_out, trained = points.some(np.flatnonzero(out)), points.some(np.flatnonzero(~out))
     state = runs.mean(trained)
     calibration = _calibration(parameters, state, rows_out)
@@ -399,9 +351,7 @@ def _rows_out(parameters: Parameters, points: Points, most: int | None = None) -
     n_out = n_out if most is None else min(n_out, most)
     out = draw_rows_out(n_out, len(points.labels), fork(parameters["random_state"]), points.groups, points.labels)
     if not out.any():
-        raise ValueError(
-            "calibration holds out rows all of whose labels other rows have, too, and there is none; leave it None"
-        )
+        raise ValueError("calibration holds out rows all of whose labels other rows have, of which there are none")
     return out
 
 
@@ -426,13 +376,13 @@ def _final(state: State, points: Points) -> State:
 # Texts of classes
 
 
-def _fit_with_texts(planner: Planner, points: Points, watch: Watch, beginning: Beginning) -> tuple[State, Points]:
+def _fit_with_texts(planner: Planner, points: Points, watch: Watch, first: First) -> tuple[State, Points]:
     """Fit to rows and to texts of classes, the last of the points; see `help(manyclass.blending.class_texts)`."""
     texts, parameters = ClassTexts.of(points), planner.parameters
     n_rows, calibrates = len(points.labels) - points.n_texts, parameters["calibration"] is not None
     rows = points.some(np.arange(n_rows))
     if not texts.share_features(rows):
-        return _fit_without_texts(planner, points, texts, watch, beginning)
+        return _fit_without_texts(planner, points, texts, watch, first)
     # Without calibration so few that the model need not be fitted again, if they are enough for three numbers.
     out = _rows_out(
         parameters, rows, None if calibrates else max(FIGURES.MOST_FOR_TEXTS, int(FIGURES.MOST_WITHOUT * n_rows))
@@ -440,7 +390,7 @@ def _fit_with_texts(planner: Planner, points: Points, watch: Watch, beginning: B
     again, rows_out = bool(out.mean() > FIGURES.MOST_WITHOUT), rows.some(np.flatnonzero(out))
     masks = [np.ones(len(points.labels), dtype=bool), texts.of_unseen(points)]
     masks = masks[1:] if masks[1].all() else masks
-    runs = _Runs(planner, watch, beginning, len(masks) + again)
+    runs = _Runs(planner, watch, first, len(masks) + again)
     scales, state, mask = _best_mask(runs, texts, masks, points, out, rows_out)
     how = (
         scales.description if mask.all() else scales.description + "; only those of classes without rows are rows, too"
@@ -456,11 +406,11 @@ def _fit_with_texts(planner: Planner, points: Points, watch: Watch, beginning: B
 
 
 def _fit_without_texts(
-    planner: Planner, points: Points, texts: ClassTexts, watch: Watch, beginning: Beginning
+    planner: Planner, points: Points, texts: ClassTexts, watch: Watch, first: First
 ) -> tuple[State, Points]:
     """Fit to rows, and to the texts of classes without rows, where texts tell nothing of rows."""
     trained = replace(points.some(np.flatnonzero(texts.of_unseen(points))), n_texts=0)
-    state, trained = fit_runs(planner, trained, watch, beginning)
+    state, trained = fit_runs(planner, trained, watch, first)
     why = "no text of class_text has a feature that a row has, so that texts tell nothing of rows"
     warnings.warn(f"{why}: the model is as without them", UserWarning, stacklevel=outer_level())
     return state.with_report(rules={**state.fit_report.rules, "class_text": why}), trained
@@ -497,8 +447,8 @@ class _Runs:
         Whether Ctrl-C or the callback has ended one.
     """
 
-    def __init__(self, planner: Planner, watch: Watch, beginning: Beginning, n_rounds: int) -> None:
-        self._planner, self._watch, self._beginning = planner, watch, beginning
+    def __init__(self, planner: Planner, watch: Watch, first: First, n_rounds: int) -> None:
+        self._planner, self._watch, self._first = planner, watch, first
         parameters = self._parameters = planner.parameters
         self._n_models = 1 if parameters.is_auto("n_models") else parameters["n_models"]
         self._begin, self._n_left = time.perf_counter(), n_rounds * self._n_models
@@ -550,7 +500,7 @@ class _Runs:
         if watch.callback is not None:
             watch = replace(watch, callback=self._call)
         states: list[State] = []
-        interruption = interruption_of(lambda: states.append(planner.run(points, watch, self._beginning)))
+        interruption = interruption_of(lambda: states.append(planner.run(points, watch, self._first)))
         if interruption is not None:
             warn_user(interruption)
             self.ended = True
@@ -563,10 +513,7 @@ class _Runs:
 
     def _check_seeds_matter(self, chosen: Mapping[str, Any]) -> None:
         if part_name(chosen.get("solver", self._parameters["solver"])) == "lbfgs":
-            raise ValueError(
-                f"n_models is {self._n_models}, which has no effect with solver='lbfgs', whose optimum does not depend "
-                'on the seed ("auto" takes it for few data); leave it 1, or name another solver'
-            )
+            raise ValueError(f"n_models is {self._n_models}, which has no effect with solver='lbfgs'; leave it 1")
 
 
 def _mean_curve(curves: list[Doubles]) -> Doubles:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -25,22 +24,19 @@ from manyclass.choosing.plans import (
 )
 from manyclass.choosing.recipes import Choice
 from manyclass.figures import FIGURES
-from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import (
-    Beginning,
     PartChoices,
     PlannedCall,
     Planner,
     check_features,
     facts_of,
-    first_of,
     is_composed,
     warm_start_of,
     with_report_of,
+    with_rows_out,
 )
 from manyclass.fitting.points import scaled_for_call
 from manyclass.fitting.trials import (
-    as_met,
     better_hidden_layer,
     plan_full_passes,
     plan_points,
@@ -50,7 +46,6 @@ from manyclass.fitting.trials import (
 from manyclass.labels import find_positions, positions_of
 from manyclass.models import MODELS
 from manyclass.parts import Chosen, Given, Parameters, Part, resolve_part
-from manyclass.protocols import Encoder
 from manyclass.registry import names
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
@@ -72,20 +67,19 @@ class SoftmaxPlanner(Planner):
     several: ClassVar[bool] = True
     has_grid: ClassVar[bool] = True
 
-    def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
+    def run(self, points: Points, watch: Watch, first: First) -> State:
         """See `Planner`: a run begins warm at a state that is there, where no start is given."""
-        state = beginning.state
-        if state is None or beginning.start is not None:
-            return self._fit(points, watch, beginning)
+        state = first.state
+        if state is None or first.start is not None:
+            return self._fit(points, watch, first)
         if points.several or not state.weights.is_linear:
-            refuse_candidates(beginning.candidates)
+            refuse_candidates(first.heads)
             return go_on_warm(self, state, points, watch)
-        warm = replace(beginning, start=warm_start_of(state, points))
-        after = self.resolved(state)._fit(points, watch, warm)
+        after = self.resolved(state)._fit(points, watch, replace(first, start=warm_start_of(state, points)))
         was, now = state.fit_report, after.fit_report
         return after.with_report(params={**was.params, **now.params}, rules={**was.rules, **now.rules})
 
-    def _fit(self, points: Points, watch: Watch, beginning: Beginning) -> State:
+    def _fit(self, points: Points, watch: Watch, first: First) -> State:
         """Make one run that begins at no model, and tell how its plan came to be."""
         facts = facts_of(points)
         choice = Choice(
@@ -93,41 +87,34 @@ class SoftmaxPlanner(Planner):
             self.check(),
             facts,
             timed=bool(np.isfinite(watch.max_seconds)),
-            candidates=beginning.candidates is not None,
-            started=beginning.start is not None,
+            candidates=first.heads is not None,
+            started=first.start is not None,
             most_bytes=watch.max_bytes,
         )
         parameters, seen, scaling = self.parameters, points, None
-        first = first_of(parameters, points, beginning)
+        first = with_rows_out(first, parameters, points)
         if choice.recipe.trains != "points":
             of_pairs = choice.recipe.trains == "pairs"
             where = f"model={choice['model'].name!r}" if of_pairs else "several labels or embeddings"
-            if beginning.start is not None:
+            if first.start is not None:
                 name = "coef_init or intercept_init"
                 raise ValueError(f"{name} is given, which has no effect with {where}; leave them None")
-            refuse_candidates(beginning.candidates)
+            refuse_candidates(first.heads)
             planned = _plan_batches_or_pairs(choice, points)
         else:  # a linear model of one label a row, or of several by full passes
-            heads = _heads(beginning.candidates, parameters["sampler"], choice.chosen.sampler, points)
+            first = replace(first, heads=_heads(first.heads, parameters["sampler"], choice.chosen.sampler, points))
             if linear_model(choice.chosen).get_params()["scaling"] == "standard":
                 scaling = FeatureScaling.of(points.x, centre=bool(parameters["fit_intercept"]), weights=points.weights)
                 seen = replace(points, x=scaling.apply(points.x))
                 choice = replace(choice, facts=replace(choice.facts, measured=Lengths.of(seen.x)))
             planned = _plan_linear(self, choice, seen)
-            better = None
-            if choice.tries("model"):
-                better = better_hidden_layer(planned, replace(choice, facts=facts), points, scaling)
-            if better is not None:
+            if choice.tries("model") and (
+                better := better_hidden_layer(planned, replace(choice, facts=facts), points, scaling)
+            ):
                 (choice, planned), seen, scaling = better, points, None
-            else:
-                first = replace(first, start=beginning.start, heads=heads)
             if first.evaluated is not None and scaling is not None:
                 first = replace(first, evaluated=(scaling.apply(first.evaluated[0]), first.evaluated[1]))
         costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
-        if parameters["verbose"] > 0:
-            facts = as_met(choice.facts, planned.plan, seen)
-            if costs.fit_cost(facts, planned.plan) >= FIGURES.TOLD_BEFORE:
-                print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
         return with_report_of(planned, train(None, seen, planned.plan, watch, first=first, scaling=scaling))
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
@@ -135,16 +122,11 @@ class SoftmaxPlanner(Planner):
         resolved, facts = self.resolved(state), facts_of(points)
         kind = self._kind(Choice(self.parameters, self.check(), facts, by_steps=True), state)
         if kind == "points" and points.several:
-            raise ValueError(
-                "y has several labels a row, and the model is of full passes (solver='lbfgs'), which do not go on: fit "
-                "all rows anew, or fit with solver='adagrad' and go on from that"
-            )
+            raise ValueError("y has several labels a row, and the model is of solver='lbfgs', which does not go on")
         if kind == "points":
             return resolved._plan_linear(self.parameters, state, points, call, facts)
         if kind in ("pairs", "hybrid") and call.new_classes is not None:
-            raise ValueError(
-                f"new_classes is given; the classes of a model that is {kind!r} have no row of weights: leave it None"
-            )
+            raise ValueError(f"new_classes is given; a model that is {kind!r} has no rows of weights: leave it None")
         if kind == "hybrid" and state is not None and state.history.n_labels:
             facts = replace(facts, n_labels=state.history.n_labels)
         name = kind
@@ -219,10 +201,7 @@ def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
         if (loss := choice["solver"].get_params()["loss"]) != "softmax":
             raise ValueError(f"loss is {loss!r}; with several labels and solver='lbfgs' it must be 'softmax'")
         if choice.parameters["early_stopping"]:
-            raise ValueError(
-                "early_stopping is True, which solver='lbfgs' has for one label a row alone; with several labels set "
-                "it to False"
-            )
+            raise ValueError("early_stopping is True; with several labels and solver='lbfgs' it must be False")
     if choice["solver"].name == "lbfgs":
         return plan_full_passes(choice, scaled)
     rates, parameters = None, choice.parameters
@@ -241,9 +220,7 @@ def _heads(candidates: ArrayLike | None, sampler_parameter: Any, sampler: Part |
     candidates = np.asarray(candidates)
     n_samples = points.n_given
     if candidates.ndim != 2 or len(candidates) != n_samples or not 1 <= candidates.shape[1] <= MOST_HEAD:
-        raise ValueError(
-            f"candidates have shape {candidates.shape}; it must be ({n_samples}, h) with h from 1 to {MOST_HEAD}"
-        )
+        raise ValueError(f"candidates have shape {candidates.shape}; it must be ({n_samples}, 1 to {MOST_HEAD})")
     if points.rows is not None:
         candidates = candidates[points.rows]
     return positions_of(candidates, points.classes, "candidates")
@@ -280,14 +257,14 @@ class MarginPlanner(Planner):
         check_number("smoothing", self.parameters["smoothing"], low=0)
         return super().check()
 
-    def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
+    def run(self, points: Points, watch: Watch, first: First) -> State:
         """See `Planner`."""
-        if beginning.state is not None:
-            return go_on_warm(self, beginning.state, points, watch)
+        if first.state is not None:
+            return go_on_warm(self, first.state, points, watch)
         facts = facts_of(points)
         planned = self.plan(facts)
         costs.check_memory(facts, planned.plan, watch.max_bytes)
-        first = first_of(self.parameters, points, beginning)
+        first = with_rows_out(first, self.parameters, points)
         return with_report_of(planned, train(None, points, planned.plan, watch, first=first))
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
@@ -311,7 +288,7 @@ class MarginPlanner(Planner):
         taking.take_early_stopping()
         if choice["solver"].name == "implicit" and (loss != "margin" or model == "embedding"):
             raise ValueError(
-                f"solver='implicit' needs loss='margin' and no embeddings; they are {loss!r} and {model!r}"
+                f"solver='implicit' needs a linear model and loss='margin'; they are {loss!r} and {model!r}"
             )
         plan = batches_plan(taking, float(taking.take("smoothing")) if loss == "margin" else 0.0)
         taking.refuse_rest("here")
@@ -334,23 +311,16 @@ def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> 
     if points.several != state.several:
         kinds = ("one label a row", "several labels a row")
         raise ValueError(
-            f"warm_start is True and y has {kinds[points.several]}; the last fit had {kinds[state.several]}: set it to "
-            "False"
+            f"warm_start is True and y has {kinds[points.several]}; the last fit had {kinds[state.several]}"
         )
     lacking = state.classes[find_positions(state.classes, points.classes, "y") < 0]
     if len(lacking):
-        raise ValueError(
-            f"warm_start is True and y lacks {lacking.tolist()[0]!r}, a class of the last fit; this model keeps its "
-            "classes: use partial_fit, or set warm_start to False"
-        )
+        raise ValueError(f"warm_start is True and y lacks {lacking.tolist()[0]!r}, a class of the last fit")
     prune = getattr(parameters["model"], "prune", 0)
     if prune > 0:
         raise ValueError(f"prune is {prune!r}; a fit that begins warm drops no weights: set warm_start to False")
     if parameters.get("early_stopping", False):
-        raise ValueError(
-            "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
-            "holds no rows out: set it or warm_start to False"
-        )
+        raise ValueError("early_stopping is True; a fit that begins at such a model holds no rows out: set it to False")
     call = Call(whole=True)
     planned, seen, scaling = planner.plan_call(state, points, call)
     return train(state, seen, planned.plan, watch, call=call, scaling=scaling)
@@ -413,8 +383,7 @@ def _gains(local: Part, share_seen: float) -> tuple[float, float, float]:
             default = type(local)().get_params()[name]
             if local_numbers[name] != default:
                 raise ValueError(
-                    f"{name} is {local_numbers[name]!r}, which has no effect where steps see all classes: the gain's "
-                    f"floor is 1 then; set floor, too, or leave it {default!r}"
+                    f"{name} is {local_numbers[name]!r}, without effect with all classes; leave it {default!r}"
                 )
     floor = share_seen if open_floor else local_numbers.get("floor", 0.0)
     return float(local_numbers["gain"]), float(local_numbers["gain_power"]), float(floor)
@@ -439,29 +408,19 @@ class UtilityPlanner(Planner):
             raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {noise!r}")
         if posterior is not None and is_composed(parameters):
             name = "calibration" if parameters["n_models"] == 1 else "n_models"
-            raise ValueError(
-                f"{name} is {parameters[name]!r}; with posterior='gaussian', which averages over draws of W by itself, "
-                f"leave it {parameters.default(name)!r}"
-            )
+            raise ValueError(f"{name} is {parameters[name]!r}; with posterior='gaussian' leave it open")
         return chosen
 
-    def beginning(self, state: State | None, points: Points, encoder: Encoder | None, options: FitOptions) -> Beginning:
+    def run(self, points: Points, watch: Watch, first: First) -> State:
         """See `Planner`."""
-        beginning = super().beginning(state, points, encoder, options)
-        starts = beginning.start is not None or state is not None
-        if starts and posterior_of(self.parameters) is not None:
+        if (first.start, first.state) != (None, None) and posterior_of(self.parameters) is not None:
             raise ValueError("posterior='gaussian' begins at the prior: leave coef_init, intercept_init and warm_start")
-        return beginning
-
-    def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
-        """See `Planner`."""
-        start, state = beginning.start, beginning.state
-        if start is None and state is not None:
-            start = warm_start_of(state, points)
+        if first.start is None and first.state is not None:
+            first = replace(first, start=warm_start_of(first.state, points))
         facts = facts_of(points)
         plan = self.plan(facts)
         costs.check_memory(facts, plan, watch.max_bytes)
-        return train(None, points, plan, watch, first=First(start))
+        return train(None, points, plan, watch, first=first)
 
     def losses_and_ranks(self, state: State, x: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
         """See `Planner`."""

@@ -89,17 +89,14 @@ def as_numbers(X: Any, encoder: Encoder | None) -> Any:
     """
     if encoder is not None and encoder.takes(X):
         return encoder.transform(X)
-    if is_texts(X) and encoder is not None and not encoder.takes([""]):
-        examples = [X] if isinstance(X, str) else list(X)[:2]
+    if not is_texts(X):
+        return X
+    examples = [X] if isinstance(X, str) else list(X)[:2]
+    if encoder is not None and not encoder.takes([""]):
         raise ValueError(
-            f"X is {examples!r:.40}, a list of str; a history is a list of items, and X a list of histories"
+            f"X is {examples!r:.40}, a list of str; it must be a list of histories, which are lists of items"
         )
-    if is_texts(X):
-        raise ValueError(
-            f"X is texts, such as {X if isinstance(X, str) else next(iter(X))!r:.40}; the model was not fitted on "
-            "texts: fit(texts, y) fits it on them, and manyclass.datasets.TextVectorizer makes rows of texts"
-        )
-    return X
+    raise ValueError(f"X is {examples!r:.40}, which is texts; the model was not fitted on texts")
 
 
 def encoded(data: TrainingRows, encoder: Any, before: Encoder | None) -> tuple[TrainingRows, Encoder | None]:
@@ -158,10 +155,7 @@ def encoded_with_classes(
             if not isinstance(text, str):
                 raise TypeError(f"class_text[{label!r}] is a {type(text).__name__}; it must be a str")
         if not is_texts(X):
-            raise ValueError(
-                f"class_text has texts, and X is a {type(X).__name__}, which is no list of str; beside rows it must be "
-                "a pair of labels and rows"
-            )
+            raise ValueError(f"class_text has texts, and X is a {type(X).__name__}; it must be labels and rows")
         labels: Any = [*class_text]
         (X, *_), fitted_encoder = encoded(([*X, *class_text.values()], None, None, None), encoder, None)
     elif not isinstance(class_text, tuple) or len(class_text) != 2 or is_texts(X):
@@ -193,8 +187,7 @@ def _with_labels(y: Any, labels: Any) -> Any:
         labels_of_rows, labels_of_texts = as_labels(y), as_labels(labels)
         if (labels_of_rows.dtype.kind in "UO") != (labels_of_texts.dtype.kind in "UO"):
             raise ValueError(
-                f"class_text has the label {labels_of_texts[0]!r}, y such as {labels_of_rows[0]!r}; they must be "
-                "of one kind"
+                f"class_text has {labels_of_texts[0]!r}, y has {labels_of_rows[0]!r}; both must be of one kind"
             )
         return np.concatenate([labels_of_rows, labels_of_texts])
     columns = as_labels(y.columns) if hasattr(y, "columns") else np.arange(np.shape(y)[1])
@@ -277,10 +270,7 @@ def check_class_weight(class_weight: ClassWeight) -> None:
         )
     for label, weight in class_weight.items():
         if not is_number(weight) or not 0 <= weight <= MOST_WEIGHT or isinstance(weight, bool):
-            raise ValueError(
-                f"class_weight[{label!r}] is {shown(weight)}; it must be a finite number of at least 0 and at most "
-                f"{MOST_WEIGHT:g}"
-            )
+            raise ValueError(f"class_weight[{label!r}] is {shown(weight)}; it must be in 0 to {MOST_WEIGHT:g}")
 
 
 def times_class_weight(
@@ -319,10 +309,8 @@ def times_class_weight(
         class_weights = _core.balanced_weights(labels.astype(np.int32, copy=False), len(classes), r)
     product: Doubles = class_weights[labels] if weights is None else weights * class_weights[labels]
     wrong = np.flatnonzero(product > most)
-    if len(wrong):
-        raise ValueError(
-            f"class_weight times sample_weight is {product[wrong[0]]} in row {wrong[0]}; it must be at most {most:g}"
-        )
+    for i in wrong[:1]:
+        raise ValueError(f"class_weight times sample_weight is {product[i]} in row {i}; it must be at most {most:g}")
     if not product.any():
         raise ValueError("class_weight and sample_weight leave all rows with weight zero; at least one must be above 0")
     return product
@@ -513,10 +501,7 @@ def _several_labels(
     y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None, is_part: bool
 ) -> _Labelled:
     if class_weight is not None:
-        raise ValueError(
-            f"class_weight is {class_weight!r}, which is for one label a row; with an indicator matrix y "
-            "leave it None and give fit a sample_weight"
-        )
+        raise ValueError(f"class_weight is {class_weight!r}, which is for one label a row; leave it None")
     lists = indicator_lists(y, n_given)
     if lists.shape[1] < 2:
         raise ValueError(f"y has {lists.shape[1]} columns; at least two classes are needed")
@@ -604,8 +589,7 @@ def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any
         return known
     if known.dtype.kind not in "iu" or not np.array_equal(known, numbers[: len(known)]):
         raise ValueError(
-            f"y has {n_columns} columns, and {len(known)} classes are known by other names than their numbers; name "
-            "the labels of all columns by classes="
+            f"y has {n_columns} columns, and {len(known)} classes are known by other names than their numbers"
         )
     return numbers
 

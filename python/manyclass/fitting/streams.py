@@ -228,9 +228,7 @@ class PartByPart:
             self.ended = True
             warn_interrupted(self._in_words())
         if not n_rows and not self.ended:
-            raise ValueError(
-                "X has no part with a label; a stream must have one at least, and an iterator is read once"
-            )
+            raise ValueError("X has no part with a label; there must be one, and an iterator is read once")
         return float(np.average(losses, weights=n_rows)) if n_rows else np.nan
 
     def _train(self, place: int, part: Rows, numbers: NDArray[np.int64] | None, losses: list[float]) -> None:
@@ -306,10 +304,7 @@ def within_memory(
         return Bounded(X)
     n_bytes = bytes_of("max_memory", max_memory)
     if not isinstance(X, Stream):
-        raise ValueError(
-            f"max_memory is {max_memory!r} and X a {type(X).__name__}, whose parts are as large as they are; make X a "
-            "manyclass.datasets.Stream"
-        )
+        raise ValueError(f"max_memory is given, and X a {type(X).__name__}; make it a Stream")
     first = next(parts_of(X.with_rows(FIGURES.ROWS_OF_SIZE)), None)
     if first is None:
         raise ValueError("X has no rows")
@@ -351,10 +346,7 @@ def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int |
     if weights is None and named == "auto" and several and "smoothing" not in parameters:
         named = "hybrid"  # of a softmax: margins of rows that come part by part are linear
     if named in ("pairs", "hybrid") or (weights is not None and weights.has_pairs):
-        raise ValueError(
-            f"max_memory needs a model whose size is known before its rows are read; it is {named!r}: set model to "
-            "'linear' or 'embedding'"
-        )
+        raise ValueError(f"max_memory needs a model whose size is known before its rows; it is {named!r}")
     if weights is not None and weights.kind == "phi":
         return weights.n_hidden if weights.embeddings.size else None
     if named == "embedding":

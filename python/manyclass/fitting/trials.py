@@ -524,9 +524,7 @@ def search_grid(loss: Callable[[int], float], scale: float) -> LearningRates:
     tried = walk(loss, EXPONENTS, (-FURTHEST, FURTHEST))
     best = min(tried, key=lambda exponent: tried[exponent])
     if not math.isfinite(tried[best]):
-        raise ValueError(
-            f"no learning rate from {10.0 ** min(tried) / scale:g} to {10.0 ** max(tried) / scale:g} trains; scale X"
-        )
+        raise ValueError(f"no learning rate from {10.0 ** min(tried) / scale:g} on trains; scale X")
     if abs(best) == FURTHEST:
         warn_user(f"the best learning rate, {10.0**best / scale:g}, is the last one tried")
     order = sorted(tried)

@@ -23,7 +23,6 @@ import hashlib
 import json
 import math
 import numbers
-import os
 import re
 import time
 import warnings
@@ -210,10 +209,7 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         checkpoints = cls(folder, seconds, by_passes, resume)
         if not resume and checkpoints._path(0).exists():
-            raise ValueError(
-                f"checkpoint {os.fspath(checkpoint)!r} has the checkpoints of a fit; resume=True goes on with it, and "
-                "a new one needs another folder"
-            )
+            raise ValueError(f"checkpoint {str(folder)!r} is of a fit; resume=True goes on with it")
         return checkpoints
 
     def seed(self, parameters: Mapping[str, Any], data: Mapping[str, Any]) -> int:

@@ -271,15 +271,9 @@ def passes_of_call(
     if isinstance(plan, PointsPlan) and plan.by_curvature:
         return {"max_iter": call.n_passes, "schedule": replace(schedule, name="constant")}
     if schedule.name == "adaptive":
-        raise ValueError(
-            "schedule is 'adaptive', whose steps are on the sum over all rows, which a stream does not know; with "
-            "partial_fit choose another"
-        )
+        raise ValueError("schedule is 'adaptive', whose steps go by the sum over all rows; choose another")
     if schedule.name == "inverse" and schedule.decay_every is not None:
-        raise ValueError(
-            f"decay_every is {schedule.decay_every}, which counts the batches of one fit; leave it None with "
-            "partial_fit"
-        )
+        raise ValueError(f"decay_every is {schedule.decay_every}, which counts the batches of one fit; leave it None")
     if call.fit_pass is not None:
         rate, u_rate = schedule.at(call.fit_pass)
         return {"max_iter": 1, "schedule": Schedule("exponential", rate, u_rate, 1.0)}
@@ -391,10 +385,7 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
     names, before = _names(X), state.features.names
     if before is not None and names is not None and not np.array_equal(names[:n_before], before):
         j = int(np.flatnonzero(names[:n_before] != before)[0])
-        raise ValueError(
-            f"feature {j} of X is {names[j]!r}, and {before[j]!r} in the model; with new_features='grow' the "
-            "features of before come first, in their order"
-        )
+        raise ValueError(f"feature {j} of X is {names[j]!r}, and {before[j]!r} in the model, whose features come first")
     return replace(
         state,
         weights=state.weights.widened(n),
@@ -485,9 +476,7 @@ class Terms:
         """Begin a stream: its first call trains on some rows, finds the scales by the others, and trains on these."""
         points, before, first_plan = self.points, self.before, self.plans[0]
         if isinstance(first_plan, PairsPlan) and first_plan.prune > 0:
-            raise ValueError(
-                f"prune is {first_plan.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
-            )
+            raise ValueError(f"prune is {first_plan.prune!r}; a stream has no end at which to prune: set it to 0")
         tell = blend.rows_that_tell(len(points.labels), first_plan.seed, self.most_held_out, points.groups)
         first, rest = (points.some(np.flatnonzero(which)) for which in (~tell, tell)) if tell.any() else (points, None)
         weights, squares = beside([_started(plan, first) for plan in self.plans])

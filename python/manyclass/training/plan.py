@@ -327,11 +327,7 @@ class Plan:
     def check_sharing(self, batch: int, n_points: int, n_classes: int) -> None:
         """Raise where classes were to be shared by the points of a batch and a batch has one point."""
         if self.share_classes and batch == 1:
-            raise ValueError(
-                "share_classes is True, which has no effect where a batch has one point: batch_size is "
-                f"{self.batch_size!r} with {n_classes} classes and {n_points} points; set batch_size to 2 or more, "
-                "or leave share_classes None"
-            )
+            raise ValueError(f"share_classes is True; batch_size is {self.batch_size!r}, and a batch has one point")
 
 
 @dataclass(frozen=True)

@@ -318,9 +318,7 @@ class PointsTraining(CoreTraining):
         if self.heads.size and not -1 <= self.heads.min() <= self.heads.max() < self.weights.n_classes:
             raise ValueError(f"heads hold numbers outside of [-1, {self.weights.n_classes}), which are no classes")
         if np.any(self.memory.scale < SMALLEST_SCALE):
-            raise ValueError(
-                f"scale has numbers below {SMALLEST_SCALE:g}, which a training multiplies into the weights"
-            )
+            raise ValueError(f"scale has numbers below {SMALLEST_SCALE:g}")
         most = len(self.memory.averaged)
         check_number("n_averaged", saved.numbers["n_averaged"], low=0, high=most, integer=True)
         self.memory.n_averaged = saved.numbers["n_averaged"]

@@ -24,7 +24,7 @@ from manyclass import _core
 from manyclass.blending.blend import CELLS, best_scales
 from manyclass.figures import FIGURES
 from manyclass.training.plan import Labels, held_out
-from manyclass.training.state import Points, finite_floats, shares_of_classes
+from manyclass.training.state import Points, State, finite_floats, shares_of_classes
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights, naive_bayes
 
@@ -138,16 +138,10 @@ def _checked(name: str, array_like: ArrayLike | None, shape: tuple[int, ...]) ->
     if array_like is None:
         return np.zeros(shape, dtype=np.float32)
     if isinstance(array_like, str):
-        raise ValueError(
-            f"{name} is {array_like!r}; it must be an array of shape {shape} or, as coef_init of a SoftmaxClassifier, "
-            f"{CLOSED_FORM!r}"
-        )
+        raise ValueError(f"{name} is {array_like!r}; it must be an array of shape {shape}")
     array = finite_floats(name, array_like, shape)
-    if np.abs(array).max(initial=0) > LARGEST:
-        raise ValueError(
-            f"{name} has an entry of {np.abs(array).max():.4g} in absolute value; the largest is {LARGEST:.4g}, beyond "
-            "which scores are no numbers"
-        )
+    if (most := np.abs(array).max(initial=0)) > LARGEST:
+        raise ValueError(f"{name} has an entry of {most:.4g} in absolute value; the largest is {LARGEST:.4g}")
     return array
 
 
@@ -202,10 +196,7 @@ def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, r: Doubles) -> St
         For values below 0, which are no sums of what occurred.
     """
     if x.data.min(initial=0) < 0:
-        raise ValueError(
-            f"coef_init is 'closed_form', which is naive Bayes of sparse rows, whose values must be 0 and more; the "
-            f"least is {x.data.min()}: give an array of weights, or dense rows"
-        )
+        raise ValueError(f"coef_init is 'closed_form', whose sparse rows must be at least 0; one is {x.data.min()}")
     indicator = sp.csr_array((r, labels, np.arange(len(labels) + 1)), shape=(len(labels), n_classes))
     sums = sp.csr_array(indicator.T @ x.astype(np.float64))
     sums.eliminate_zeros()
@@ -265,24 +256,27 @@ def _covariance(deviations: NDArray[Any]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class First:
-    """What a training that begins is given beside points and plan.
+    """What a fit, and a training that begins, are given beside points and plan.
 
     Attributes
     ----------
+    state : State or None
+        The model of the last fit, with warm_start, of which a planner makes what follows.
     start : Start, "closed_form" or None
         First weights, of features as they are before scaling; None: 0.
-    heads : ndarray of shape (n_points, n_head), int32, or None
-        Certain classes of each point, for the sampler "head_tail".
-    held_out : ndarray of shape (n_points,), bool, or None
-        Points that early stopping holds out.
+    heads : array-like of shape (n_rows, n_head), or None
+        Certain labels of each row, for the sampler "head_tail"; for a training their places, of each point, int32.
     evaluated : pair of matrix and Labels, or None
-        Other rows that it looks at instead, with their labels.
+        Rows that early stopping looks at, with their labels.
+    held_out : ndarray of shape (n_points,), bool, or None
+        Points that it holds out instead.
     n_iter_no_change : int
         Its patience.
     """
 
+    state: State | None = None
     start: Start | ClosedForm | None = None
-    heads: Ids | None = None
-    held_out: NDArray[np.bool_] | None = None
+    heads: Any = None
     evaluated: tuple[Matrix, Labels] | None = None
+    held_out: NDArray[np.bool_] | None = None
     n_iter_no_change: int = 1

@@ -74,16 +74,10 @@ def raw_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles | No
     if weights.ndim == 0:
         weights = np.full(n_samples, weights)
     if weights.shape != (n_samples,):
-        raise ValueError(
-            f"X has {n_samples} rows, sample_weight has shape {weights.shape}; it must be a number or have shape "
-            f"({n_samples},)"
-        )
+        raise ValueError(f"X has {n_samples} rows, sample_weight has shape {weights.shape}; it must be ({n_samples},)")
     wrong = np.flatnonzero(~((weights >= 0) & (weights <= MOST_WEIGHT)))
-    if len(wrong):
-        raise ValueError(
-            f"sample_weight[{wrong[0]}] is {weights[wrong[0]]}; weights must be finite, at least 0 and at most "
-            f"{MOST_WEIGHT:g}"
-        )
+    for i in wrong[:1]:
+        raise ValueError(f"sample_weight[{i}] is {weights[i]}; weights must be from 0 to {MOST_WEIGHT:g}")
     if n_samples and not weights.any():
         raise ValueError("sample_weight is zero for every row; at least one weight must be above 0")
     return weights

@@ -202,10 +202,7 @@ def _first_weights(
     seed = plan.seed if isinstance(plan, PointsPlan) else 0
     in_closed_form = begin_at_closed_form(points, seed, plan.n_threads)
     if start == CLOSED_FORM and in_closed_form is None:
-        raise ValueError(
-            f"coef_init is {CLOSED_FORM!r}, which needs 20 rows and a class of two, whose rows differ if they are "
-            f"dense; there are {len(points.labels)} rows of {points.n_classes} classes: leave it None"
-        )
+        raise ValueError(f"coef_init is {CLOSED_FORM!r}, which needs 20 rows and a class of two that differ")
     return in_closed_form
 
 
