@@ -319,7 +319,7 @@ def test_ctrl_c_while_alpha_is_chosen_says_that_there_is_no_model(tmp_path):
     argv = ("fit", data, "--output", tmp_path / "m", "--model", "linear")
     with start(*argv, python=("-c", code)) as process:
         seen = ""
-        while "choosing alpha" not in seen:
+        while "trying alpha" not in seen:
             piece = process.stderr.read(1)
             assert piece, seen
             seen += piece

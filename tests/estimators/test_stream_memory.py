@@ -329,7 +329,7 @@ def test_a_model_that_the_machine_has_no_room_for_is_refused_before_any_work(mod
 def test_a_given_max_memory_and_small_models_are_not_measured_by_the_machine():
     X = sp.csr_array((40, 2_000_000), dtype=np.float32)
     plan = by_batches(SoftmaxClassifier(solver="adagrad"), X, 40).plan
-    facts = Facts.sized(X, 40)
+    facts = Facts.of(X, 40)
     with figures_with(MOST_MEMORY=1.0):
         costs.check_memory(facts, plan, 1e9)
         costs.check_memory(replace(facts, n_features=1000), plan)

@@ -148,7 +148,7 @@ REFUSED = [
     (
         {"solver": "implicit"},
         {"coef_init": "zeros"},
-        r"coef_init is 'zeros'; it must be an array of shape \(21, 12\) or",
+        r"coef_init is 'zeros'; it must be an array of shape \(21, 12\)",
     ),
     (
         {"solver": "implicit", "fit_intercept": False},
@@ -252,7 +252,7 @@ def test_a_fit_from_a_closed_form_goes_on_where_it_was_stopped(tmp_path, seed):
 def test_rows_that_have_no_closed_form_are_told(seed):
     X, y = words_of_classes(seed)
     model = SoftmaxClassifier(solver="implicit", max_iter=1)
-    with pytest.raises(ValueError, match=r"whose values must be 0 and more; the least is -2\.5"):
+    with pytest.raises(ValueError, match=r"whose sparse rows must be at least 0; one is -2\.5"):
         model.fit(as_storage(np.where(X.max() == X, -2.5, X), "sparse"), y, coef_init="closed_form")
     with pytest.raises(ValueError, match="coef_init is 'closed_form', which needs 20 rows and a class of two"):
         model.fit(as_storage(X[:8], "sparse"), y[:8], coef_init="closed_form")

@@ -10,7 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -518,25 +518,25 @@ class Facts:
     measured: Lengths | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def sized(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
-        """Return what the costs of data depend on."""
-        n_samples, n_features = x.shape
-        sparse = isinstance(x, sp.csr_array)
-        row = (x.nnz if isinstance(x, sp.csr_array) else x.size) / max(1, n_samples)
-        n_labels = 1.0 if labels is None else labels.mean
-        return cls(n_samples, n_features, n_classes, row, sparse, n_labels=n_labels, several=several)
-
-    @classmethod
     def of(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
         """Measure the data."""
-        sizes, least, few = cls.sized(x, n_classes, labels, several=several), None, 0
-        if labels is not None and (several or sizes.sparse):
+        (n_samples, n_features), least, few = x.shape, None, 0
+        sparse = isinstance(x, sp.csr_array)
+        row = (x.nnz if isinstance(x, sp.csr_array) else x.size) / max(1, n_samples)
+        if labels is not None and (several or sparse):
             least = least_count(weights_met(x, labels, n_classes))
             most = FIGURES.FEW_CLASSES_OF_A_FEATURE
             if least != 1 and n_classes > most:
                 least_of_frequent = least_count(weights_met(x, labels, n_classes, few_classes=most))
                 least, few = (least, 0) if least_of_frequent is None else (least_of_frequent, most)
-        return replace(sizes, least_count=least, few_classes=few, measured=Lengths.of(x))
+        return cls(
+            *(n_samples, n_features, n_classes, row, sparse),
+            n_labels=1.0 if labels is None else labels.mean,
+            several=several,
+            least_count=least,
+            few_classes=few,
+            measured=Lengths.of(x),
+        )
 
     @property
     def lengths(self) -> Lengths:

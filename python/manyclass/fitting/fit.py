@@ -410,7 +410,7 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     planned, seen, _ = planned_call = planner.plan_call(state, points, call)
     plan = planned.plan
     if state is None:
-        costs.check_memory(Facts.sized(seen.x, points.n_classes), plan)
+        costs.check_memory(Facts.of(seen.x, points.n_classes), plan)
     calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
     if is_time_to_fit(calls):
         rows = Points.joined(calls)

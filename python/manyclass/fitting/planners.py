@@ -320,7 +320,7 @@ def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> 
     if prune > 0:
         raise ValueError(f"prune is {prune!r}; a fit that begins warm drops no weights: set warm_start to False")
     if parameters.get("early_stopping", False):
-        raise ValueError("early_stopping is True; a fit that begins at such a model holds no rows out: set it to False")
+        raise ValueError("early_stopping is True; a fit that begins at a model which is not linear holds no rows out")
     call = Call(whole=True)
     planned, seen, scaling = planner.plan_call(state, points, call)
     return train(state, seen, planned.plan, watch, call=call, scaling=scaling)

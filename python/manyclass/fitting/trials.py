@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,13 +37,11 @@ from manyclass.labels import find_positions, sorted_classes
 from manyclass.models import MODELS
 from manyclass.training.core_training import TrainingState, Watch, fit_full_batch, summarize
 from manyclass.training.minibatches import fit_pairs
-from manyclass.training.passes import fork, progress_bar, quietly, warn_user
+from manyclass.training.passes import fork, quietly, warn_user
 from manyclass.training.plan import (
-    AnyPlan,
     BatchesPlan,
     FullBatchPlan,
     GroupIds,
-    HybridPlan,
     Labels,
     PairsPlan,
     PointsPlan,
@@ -91,6 +88,10 @@ class Sample:
         is_out = held_out(labels.ids, FIGURES.VALIDATION, random, sample.groups)
         return cls(sample.some(np.flatnonzero(~is_out)), sample.some(np.flatnonzero(is_out)))
 
+    def size(self, plan: PointsPlan) -> tuple[int, int, int]:
+        """Return the rows, classes and passes of a trial."""
+        return len(self.trained.labels), self.trained.n_classes, plan.max_iter
+
     def loss(self, plan: PointsPlan) -> float:
         """Train by a plan and return the log-loss on the rows held out, in nats; infinite where training diverged."""
         trained, start = self.trained, self.discriminant if plan.discriminant else None
@@ -133,53 +134,36 @@ def with_rate(plan: PointsPlan, factor: float, *, u_follows: bool) -> PointsPlan
     )
 
 
-@dataclass(frozen=True)
-class RateSearch:
-    """Trials of step sizes on a sample, as multiples of the one that a plan has.
+def search_rates(
+    trials: Trials,
+    sample: Sample,
+    short: PointsPlan,
+    cost: float,
+    *,
+    u_follows: bool,
+    other: float = math.inf,
+    reserved: float = 0.0,
+) -> Tried:
+    """Try step sizes, as multiples of that of a short plan, in what is left of the budget but for `reserved` seconds.
 
-    Attributes
-    ----------
-    trials : Trials
-    sample : Sample
-    u_follows : bool
-        Whether the step size of u is tied to that of W.
-    cost : float
-        Predicted seconds of a trial.
-    size : tuple of int
-        Rows, classes and passes of a trial.
+    A trial is predicted to take `cost` seconds. No further ones are tried where the first are far behind the least loss
+    of an `other` search.
     """
+    since, losses = len(trials.report), list[float]()
 
-    trials: Trials
-    sample: Sample
-    u_follows: bool
-    cost: float
-    size: tuple[int, int, int]
+    def loss(exponent: int) -> float:
+        trial = with_rate(short, float(FIGURES.RATE_RATIO**exponent), u_follows=u_follows)
+        rate, train = trial.schedule.learning_rate, partial(sample.loss, trial)
+        losses.append(trials.make("learning_rate", rate, train, predicted=cost, size=sample.size(short)))
+        return losses[-1]
 
-    def plan(self, short: PointsPlan, exponent: float) -> PointsPlan:
-        """Return the plan of a trial."""
-        return with_rate(short, float(FIGURES.RATE_RATIO**exponent), u_follows=self.u_follows)
+    def goes_on() -> bool:
+        return trials.left >= cost + reserved and min(losses) < FIGURES.FAR_BEHIND * other
 
-    def search(self, short: PointsPlan, *, other: float = math.inf, reserved: float = 0.0) -> Tried:
-        """Try step sizes, in what is left of the budget but for the `reserved` seconds.
-
-        No further ones are tried where the first are far behind the least loss of an `other` search.
-        """
-        losses = list[float]()
-
-        def loss(exponent: int) -> float:
-            trial = self.plan(short, exponent)
-            rate, train = trial.schedule.learning_rate, partial(self.sample.loss, trial)
-            losses.append(self.trials.make("learning_rate", rate, train, predicted=self.cost, size=self.size))
-            return losses[-1]
-
-        def goes_on() -> bool:
-            return self.trials.left >= self.cost + reserved and min(losses) < FIGURES.FAR_BEHIND * other
-
-        since = len(self.trials.report)
-        tried = walk(loss, FIGURES.FIRST_RATES, FIGURES.FURTHEST_RATE, goes_on)
-        least = min(tried.values())
-        good = [exponent for exponent in tried if tried[exponent] <= FIGURES.AS_GOOD * least]
-        return least, good, slice(since, len(self.trials.report))
+    tried = walk(loss, FIGURES.FIRST_RATES, FIGURES.FURTHEST_RATE, goes_on)
+    least = min(tried.values())
+    good = [exponent for exponent in tried if tried[exponent] <= FIGURES.AS_GOOD * least]
+    return least, good, slice(since, len(trials.report))
 
 
 def best_rate(trials: Trials, plan: PointsPlan, points: Points, choice: Choice) -> PointsPlan:
@@ -202,17 +186,21 @@ def best_rate(trials: Trials, plan: PointsPlan, points: Points, choice: Choice) 
     sample = Sample.of(points, whole_classes(points.labels.ids, n_rows, random), random)
     if sample is None:
         return untried
-    short = _short_plan(plan)
-    size = (len(sample.trained.labels), sample.trained.n_classes, short.max_iter)
-    search = RateSearch(trials, sample, u_follows(choice), sample.cost(short, facts), size)
-    plan, (least, good, lines) = _best_start(search, plan, short, passes_open=choice.is_open("max_iter"))
+    rates = plan.schedule.learning_rate, plan.schedule.u_learning_rate
+    schedule = Schedule("exponential", *rates, FIGURES.TRIAL_DECAY)
+    short = replace(plan, max_iter=FIGURES.TRIAL_PASSES, schedule=schedule, verbose=0)
+    # The choice does not depend on threads.
+    short = replace(short, averaging="none", share_classes=None, hogwild=False)
+    follows = u_follows(choice)
+    search = partial(search_rates, trials, sample, cost=sample.cost(short, facts), u_follows=follows)
+    plan, (least, good, lines) = _best_start(search, trials, sample, plan, short, choice.is_open("max_iter"))
     if not math.isfinite(least):
         return plan
-    chosen = (search.plan(short, exponent).schedule.learning_rate for exponent in good)
+    chosen = (rates[0] * float(FIGURES.RATE_RATIO**exponent) for exponent in good)
     trials.choose("learning_rate", *chosen, lines=lines)
     best = float(FIGURES.RATE_RATIO ** ((min(good) + max(good)) / 2))
     sum_of_steps = _core.sum_of_steps(plan.schedule.name, plan.schedule.decay, plan.max_iter)
-    return with_rate(plan, best * min(1.0, FIGURES.SUM_OF_STEPS / sum_of_steps), u_follows=search.u_follows)
+    return with_rate(plan, best * min(1.0, FIGURES.SUM_OF_STEPS / sum_of_steps), u_follows=follows)
 
 
 def u_follows(choice: Choice) -> bool:
@@ -221,36 +209,21 @@ def u_follows(choice: Choice) -> bool:
     return bool(u_rate == "tied" or (u_rate == "auto" and choice["solver"].name not in FIGURES.U_RATES))
 
 
-def _short_plan(plan: PointsPlan) -> PointsPlan:
-    """Return the plan of a trial of step sizes."""
-    schedule = plan.schedule
-    rates = (schedule.learning_rate, schedule.u_learning_rate)
-    return replace(
-        plan,
-        max_iter=FIGURES.TRIAL_PASSES,
-        schedule=Schedule("exponential", *rates, FIGURES.TRIAL_DECAY),
-        averaging="none",
-        share_classes=None,
-        hogwild=False,  # the choice does not depend on threads
-        verbose=0,
-    )
-
-
 def _best_start(
-    search: RateSearch, plan: PointsPlan, short: PointsPlan, *, passes_open: bool
+    search: Callable[..., Tried], trials: Trials, sample: Sample, plan: PointsPlan, short: PointsPlan, passes_open: bool
 ) -> tuple[PointsPlan, Tried]:
     """Return the plan with the better of two starts, 0 or the discriminant where it may be, and its trials."""
-    trials, sample, from_start, closed_loss = search.trials, search.sample, (math.inf, list[int](), slice(0)), math.inf
+    from_start, closed_loss = (math.inf, list[int](), slice(0)), math.inf
     if plan.discriminant and (start := sample.discriminant) is not None:
         closed = partial(sample.loss_of, start.weights(sparse=False), plan.n_threads)
-        closed_loss = trials.make("start", "discriminant", closed, predicted=0.0, size=(*search.size[:2], 0))
-        from_start = search.search(replace(short, alpha=0.0), reserved=trials.left / 2)
-    tried = search.search(replace(short, discriminant=False), other=from_start[0])
-    plan = replace(plan, discriminant=from_start[0] < FIGURES.BETTER_START * tried[0])
-    if not plan.discriminant:
-        return plan, tried
-    plan = replace(plan, alpha=0.0)  # a ridge draws to 0 what it began at
+        size = (*sample.size(short)[:2], 0)
+        closed_loss = trials.make("start", "discriminant", closed, predicted=0.0, size=size)
+        from_start = search(replace(short, alpha=0.0), reserved=trials.left / 2)
+    tried = search(replace(short, discriminant=False), other=from_start[0])
+    if not from_start[0] < FIGURES.BETTER_START * tried[0]:
+        return replace(plan, discriminant=False), tried
     trials.choose("start", "discriminant")
+    plan = replace(plan, alpha=0.0)  # a ridge draws to 0 what it began at
     if passes_open and closed_loss <= FIGURES.AS_GOOD * from_start[0]:
         plan = replace(plan, max_iter=short.max_iter, schedule=replace(plan.schedule, decay=FIGURES.TRIAL_DECAY))
     return plan, from_start
@@ -317,7 +290,7 @@ def cross_validated_ridge(
     the few points of a small set favour other ridges by chance. Where no class has two points nothing can be held out,
     and it is 1 / N.
     """
-    labels, n_classes = points.labels.ids, points.n_classes
+    labels = points.labels.ids
     fold = draw_folds(labels, FIGURES.FOLDS, fork(random_state), points.groups)
     folds = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in range(FIGURES.FOLDS)]
     data = [(points.some(trained), points.some(out)) for trained, out in folds if len(out)]
@@ -325,26 +298,25 @@ def cross_validated_ridge(
     if not data:
         return prior, {}
     r = None if points.weights is None else points.weights[np.concatenate([out for _, out in folds])]
-    starts: list[Weights | None] = [None] * len(data)
+    models: list[Weights | None] = [None] * len(data)
     tried, losses = dict[float, float](), dict[float, Doubles]()
-    size = (len(labels), n_classes, plan.max_iter)
-    predicted = costs.full_cost(Facts.sized(points.x, n_classes)) / len(FIGURES.PRIORS)
-    n_trials, shown = len(FIGURES.PRIORS) * len(data), bool(plan.verbose)
-    with closing(progress_bar(n_trials, unit="trial", shown=shown, heading="choosing alpha")) as bar:
-        for ridge in FIGURES.PRIORS:
-            begin, fold_losses, alpha = time.process_time(), [], ridge / len(labels)
-            for number, (kept, out) in enumerate(data):
-                trial = replace(plan, alpha=ridge / len(kept.labels), tol=max(plan.tol, FIGURES.LOOSE), verbose=0)
-                model, *_ = quietly(partial(fit_full_batch, trial, kept, Watch(), starts[number]))
-                starts[number] = model
-                fold_losses.append(model.log_losses(out.x, out.labels.ids, plan.n_threads)[0])
-                bar.update()
-            losses[alpha] = np.concatenate(fold_losses)
-            loss = float(np.average(losses[alpha], weights=r))
-            seconds = time.process_time() - begin
-            tried[alpha] = trials.note("alpha", alpha, loss, predicted=predicted, seconds=seconds, size=size)
-            if alpha <= prior and FIGURES.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
-                break
+    predicted = costs.full_cost(Facts.of(points.x, points.n_classes)) / len(FIGURES.PRIORS)
+
+    def loss(ridge: float, alpha: float) -> float:
+        fold_losses = []
+        for number, (kept, out) in enumerate(data):
+            trial = replace(plan, alpha=ridge / len(kept.labels), tol=max(plan.tol, FIGURES.LOOSE), verbose=0)
+            models[number] = model = quietly(partial(fit_full_batch, trial, kept, Watch(), models[number])).weights
+            fold_losses.append(model.log_losses(out.x, out.labels.ids, plan.n_threads)[0])
+        losses[alpha] = np.concatenate(fold_losses)
+        return float(np.average(losses[alpha], weights=r))
+
+    size = (len(labels), points.n_classes, plan.max_iter)
+    for ridge in FIGURES.PRIORS:
+        alpha = ridge / len(labels)
+        tried[alpha] = trials.make("alpha", alpha, partial(loss, ridge, alpha), predicted=predicted, size=size)
+        if alpha <= prior and FIGURES.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
+            break
     best = min(tried, key=lambda alpha: tried[alpha])
     mean, error = _core.mean_and_error(losses[prior] - losses[best], NO_DOUBLES if r is None else r)
     chosen = best if mean > error else prior
@@ -393,20 +365,12 @@ def with_rate_tried(planned: Planned, choice: Choice, points: Points) -> Planned
     """Return the plan of weights on pairs with the best of the step sizes that are tried."""
     pairs = planned.plan
     assert isinstance(pairs, PairsPlan)
-    facts = as_met(choice.facts, pairs, points)
+    data, least = (points.x, points.labels, points.n_classes), pairs.min_count
+    facts = replace(choice.facts, met=weights_met(*data, (least,), pairs.few_classes)[least])
     trials = Trials(costs.budget(costs.fit_cost(facts, pairs)), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
     params = {**planned.params, "learning_rate": pairs.schedule.learning_rate}
     return replace(planned, plan=pairs, params=params, trials=trials)
-
-
-def as_met(facts: Facts, plan: AnyPlan, points: Points) -> Facts:
-    """Return the facts with what rows meet of the weights on pairs that a plan trains, which its cost depends on."""
-    pairs = plan.pairs if isinstance(plan, HybridPlan) else plan
-    if not isinstance(pairs, PairsPlan):
-        return facts
-    data, least = (points.x, points.labels, points.n_classes), pairs.min_count
-    return replace(facts, met=weights_met(*data, (least,), pairs.few_classes)[least])
 
 
 def plan_full_passes(choice: Choice, points: Points) -> Planned:

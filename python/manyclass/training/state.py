@@ -77,7 +77,7 @@ def raw_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles | No
         raise ValueError(f"X has {n_samples} rows, sample_weight has shape {weights.shape}; it must be ({n_samples},)")
     wrong = np.flatnonzero(~((weights >= 0) & (weights <= MOST_WEIGHT)))
     for i in wrong[:1]:
-        raise ValueError(f"sample_weight[{i}] is {weights[i]}; weights must be from 0 to {MOST_WEIGHT:g}")
+        raise ValueError(f"sample_weight[{i}] is {weights[i]}; weights must be finite, at least 0, at most 1e100")
     if n_samples and not weights.any():
         raise ValueError("sample_weight is zero for every row; at least one weight must be above 0")
     return weights
