@@ -173,8 +173,7 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
     if wanted > most_bytes:
         raise ValueError(
             f"max_memory is {most_bytes / 1e6:.3g} MB; {size} take {wanted / 1e6:.3g} MB by this model, as predicted. "
-            "Leave model and solver 'auto', set a smaller dim or a larger min_count, or fit a "
-            "manyclass.datasets.Stream, whose features max_memory hashes"
+            "Leave model and solver 'auto', or fit a manyclass.datasets.Stream, whose features max_memory hashes"
         )
     # What is predicted of pairs is the most that there can be: they may take far less.
     rows = plan.embeddings[0] if isinstance(plan, HybridPlan) else plan
@@ -185,9 +184,8 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
     ):
         raise MemoryError(
             f"{size} take {least / 1e6:,.0f} MB by this model, as predicted, and {there / 1e6:,.0f} MB are available. "
-            "Set model to 'embedding' with a dim that fits, or to 'pairs', which has weights on pairs of features "
-            "and classes that occur together; or leave model and solver 'auto' and set max_memory, by which they are "
-            "chosen. With max_memory no more is asked of the machine than that"
+            "Set model to 'embedding' with a dim that fits, or to 'pairs'; or set max_memory, by which models that are "
+            "left open are chosen, and with which no more is asked of the machine than that"
         )
 
 

@@ -79,7 +79,6 @@ size given as a number, shuffle=False, a sampler that does not count frequencies
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -89,7 +88,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import bytes_of, check_number, outer_level, seed_from
+from manyclass.checks import bytes_of, check_number, seed_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts
 from manyclass.datasets.stream import Stream
@@ -119,7 +118,7 @@ from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call, KeptRows, NewFeatures, widened
-from manyclass.training.passes import progress_bar
+from manyclass.training.passes import progress_bar, warn_user
 from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
 from manyclass.training.start import First, Start, asked_start
 from manyclass.training.state import ADAGRAD, Points, Starts, State
@@ -255,12 +254,8 @@ def _check_has_passes(parameters: Parameters) -> None:
 def _with_one_pass(parameters: Parameters) -> Parameters:
     max_iter = parameters["max_iter"]
     if max_iter not in ("auto", 1):
-        warnings.warn(
-            f"X is an iterator, which is read once: it is one pass, and not max_iter={max_iter}; give a "
-            "manyclass.datasets.Stream or a list of parts, or set max_iter=1",
-            UserWarning,
-            stacklevel=outer_level(),
-        )
+        reason = f"it is one pass, and not max_iter={max_iter}; give a manyclass.datasets.Stream, or set max_iter=1"
+        warn_user(f"X is an iterator, which is read once: {reason}", UserWarning)
     return parameters.changed(max_iter=1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from manyclass import _core
 from manyclass.blending.blend import mean_log_loss
 from manyclass.blending.calibration import CALIBRATIONS, calibrated, n_held_out
 from manyclass.blending.class_texts import ClassScales, ClassTexts
-from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from, outer_level
+from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
 from manyclass.choosing.costs import Facts, Planned, Report
 from manyclass.figures import FIGURES
 from manyclass.fitting.points import Caller, check_class_weight, points_of
@@ -412,7 +411,7 @@ def _fit_without_texts(
     trained = replace(points.some(np.flatnonzero(texts.of_unseen(points))), n_texts=0)
     state, trained = fit_runs(planner, trained, watch, first)
     why = "no text of class_text has a feature that a row has, so that texts tell nothing of rows"
-    warnings.warn(f"{why}: the model is as without them", UserWarning, stacklevel=outer_level())
+    warn_user(f"{why}: the model is as without them", UserWarning)
     return state.with_report(rules={**state.fit_report.rules, "class_text": why}), trained
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 
 from manyclass import _core
-from manyclass.checks import canonical_csr, is_number, is_texts, outer_level, shown, unconverted_rows, validated_data
+from manyclass.checks import canonical_csr, is_number, is_texts, shown, unconverted_rows, validated_data
 from manyclass.datasets.text import TextVectorizer
 from manyclass.figures import FIGURES
 from manyclass.labels import (
@@ -31,6 +30,7 @@ from manyclass.labels import (
     sorted_classes,
 )
 from manyclass.protocols import ClassText, Encoder, TrainingRows
+from manyclass.training.passes import warn_user
 from manyclass.training.plan import Labels, can_hold_out_groups
 from manyclass.training.state import (
     MOST_WEIGHT,
@@ -128,10 +128,7 @@ def encoded(data: TrainingRows, encoder: Any, before: Encoder | None) -> tuple[T
         if columns is not None and not isinstance(X, list) and np.shape(X)[1:] == (len(columns),):
             return data, encoder
         kind = "str" if isinstance(encoder, TextVectorizer) else "lists of items"
-        what_is_given = (
-            f"X is a {type(X).__name__} of {len(X)}" if isinstance(X, list) else f"X is a {type(X).__name__}"
-        )
-        raise ValueError(f"{what_is_given}; vectorizer is {encoder!r}, for which it must be a list of {kind}")
+        raise ValueError(f"X is a {type(X).__name__}; vectorizer is {encoder!r}, for which it must be a list of {kind}")
     fitted_encoder = clone(encoder)
     return fitted_encoder.training_rows(*data, first=True), fitted_encoder
 
@@ -149,7 +146,6 @@ def encoded_with_classes(
         If class_text is neither, or not of the kind of X.
     """
     X, y, sample_weight, groups = data
-    fitted_encoder = encoder
     if isinstance(class_text, Mapping):
         for label, text in class_text.items():
             if not isinstance(text, str):
@@ -166,12 +162,9 @@ def encoded_with_classes(
         labels, rows = class_text
         (X, y, sample_weight, groups), fitted_encoder = encoded(data, encoder, None)
         if np.shape(rows) != (np.shape(labels)[0], np.shape(X)[1]):
-            raise ValueError(
-                f"class_text has {np.shape(labels)[0]} labels and rows of shape {np.shape(rows)}; X has "
-                f"{np.shape(X)[1]} columns"
-            )
-        parts: list[Any] = [sp.csr_array(X), sp.csr_array(rows)]
-        X = sp.csr_array(sp.vstack(parts))
+            shapes = f"{np.shape(labels)[0]} labels and rows of shape {np.shape(rows)}"
+            raise ValueError(f"class_text has {shapes}; X has {np.shape(X)[1]} columns")
+        X = sp.csr_array(sp.vstack([sp.csr_array(X), sp.csr_array(rows)]))
     n_texts = X.shape[0] - np.shape(y)[0]
     if len(labels) != n_texts:
         raise ValueError(f"X has {X.shape[0] - len(labels)} rows, y has shape {np.shape(y)}; they must be as many")
@@ -198,10 +191,11 @@ def _with_labels(y: Any, labels: Any) -> Any:
         raise ValueError(f"class_text has {unknown_label!r}, which is no column of y; add a column of zeros")
     ones = (np.ones(len(positions), np.int8), (np.arange(len(positions)), order[positions]))
     more: Any = sp.csr_array(ones, shape=(len(positions), len(columns)))
-    if hasattr(y, "columns"):
-        return type(y)(np.concatenate([y.to_numpy(), more.toarray()]), columns=y.columns)
-    parts: list[Any] = [y, more]
-    return sp.csr_array(sp.vstack(parts)) if sp.issparse(y) else np.vstack([y, more.toarray()])
+    if sp.issparse(y):
+        parts: list[Any] = [y, more]
+        return sp.csr_array(sp.vstack(parts))
+    joined = np.vstack([y, more.toarray()])
+    return type(y)(joined, columns=y.columns) if hasattr(y, "columns") else joined
 
 
 def encoded_again(data: TrainingRows, encoder: Encoder | None) -> tuple[TrainingRows, Encoder | None]:
@@ -453,14 +447,10 @@ def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Point
         return replace(points, groups=taken(with_texts, points.rows))
     if by_user:
         return points
-    is_one = len(set(ids_of_rows)) == 1
-    fault = (
-        f"one group, {as_labels(groups)[counting_rows[0]]!r}" if is_one else "no two groups that have a class in common"
-    )
-    raise ValueError(
-        f"groups has {fault}; whole groups are held out, so that there must be two with a class of both: give others, "
-        "or leave it None, which holds any rows out"
-    )
+    fault = "no two groups that have a class in common"
+    if len(set(ids_of_rows)) == 1:
+        fault = f"one group, {as_labels(groups)[counting_rows[0]]!r}"
+    raise ValueError(f"groups has {fault}; whole groups are held out: give others, or leave it None")
 
 
 def _rows_to_train(caller: Caller, X: Any, known: Known | None) -> tuple[Matrix, Features, FeatureHash | None]:
@@ -549,10 +539,9 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
     """
     if isinstance(eval_set, list) and len(eval_set) == 1:
         (eval_set,) = eval_set
-    is_list = isinstance(eval_set, tuple | list)
-    if not is_list or len(eval_set) != 2 or (isinstance(eval_set[1], tuple) and np.ndim(eval_set[1][0]) == 2):
-        size = f" of {len(eval_set)}" if is_list else ""
-        raise ValueError(f"eval_set is a {type(eval_set).__name__}{size}; it must be a pair (X, y), one set of rows")
+    is_pair = isinstance(eval_set, tuple | list) and len(eval_set) == 2
+    if not is_pair or (isinstance(eval_set[1], tuple) and np.ndim(eval_set[1][0]) == 2):
+        raise ValueError(f"eval_set is a {type(eval_set).__name__}; it must be a pair (X, y), one set of rows")
     X, y = eval_set
     x = checked_rows(caller.noted(points.features), as_rows(as_numbers(X, encoder)), reset=False)
     x = as_stored(x, sparse=isinstance(points.x, sp.csr_array))
@@ -613,12 +602,8 @@ def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
     in_order = y.iloc[:, np.argsort(order)]
     if classes is None:
         if not np.array_equal(order, np.arange(len(order))):
-            warnings.warn(
-                f"the columns of y are sorted by their names, as classes are: the first one is {names[0]!r} instead of "
-                f"{y.columns[0]!r}; columns of predictions are in the order of `classes_`",
-                UserWarning,
-                stacklevel=outer_level(),
-            )
+            order_in_words = f"the first one is {names[0]!r} instead of {y.columns[0]!r}"
+            warn_user(f"the columns of y are sorted by their names, as classes are: {order_in_words}", UserWarning)
         return in_order, names
     if len(names) == len(classes) and np.array_equal(names, classes):
         return in_order, names
@@ -639,19 +624,13 @@ def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
     cells: Any = y if sp.issparse(y) else np.asarray(y)
     if cells.dtype.kind not in "biufc":
         raise ValueError(f"y has shape {cells.shape} and dtype {cells.dtype}; {BINARIZER}")
-    matrix = sp.csr_array(cells)
+    matrix = canonical_csr(sp.csr_array(cells))
     if matrix.ndim != 2 or matrix.shape[0] != n_samples:
         raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
-    if not np.isin(matrix.data, (0, 1)).all():
-        position = int(np.flatnonzero(~np.isin(matrix.data, (0, 1)))[0])
+    for position in np.flatnonzero(~np.isin(matrix.data, (0, 1)))[:1]:
         row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
-        raise ValueError(
-            f"y has shape {matrix.shape} and holds {matrix.data[position]:g}; a matrix of labels holds 0 and 1, which "
-            f"row {row} does not, and one label for each point is a 1d array; {BINARIZER}"
-        )
-    matrix = canonical_csr(matrix)
-    if not np.isin(matrix.data, (0, 1)).all():
-        raise ValueError("y holds an entry more than once; an indicator matrix of labels holds each once")
+        holds = f"holds {matrix.data[position]:g}; a matrix of labels holds 0 and 1, which row {row} does not"
+        raise ValueError(f"y has shape {matrix.shape} and {holds}; {BINARIZER}")
     if not matrix.data.all():
         matrix = matrix.copy()
         matrix.eliminate_zeros()

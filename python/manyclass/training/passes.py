@@ -348,9 +348,9 @@ class _Drive:
         self.passes.restore(replace(saved, numbers=saved.numbers["passes"]))
 
 
-def warn_user(message: str) -> None:
-    """Warn of a training that did not converge, at the line outside of this package that asked for it."""
-    warnings.warn(message, ConvergenceWarning, stacklevel=outer_level())
+def warn_user(message: str, kind: type[Warning] = ConvergenceWarning) -> None:
+    """Warn at the line outside of this package that asked for it, by default of a training that did not converge."""
+    warnings.warn(message, kind, stacklevel=outer_level())
 
 
 def fork(random_state: Any) -> np.random.RandomState:
