@@ -176,7 +176,7 @@ def test_the_learning_rate_of_linear_minibatches_follows_the_lengths_of_the_rows
         ({"learning_rate": "grid"}, "learning_rate is 'grid', which needs a linear model of one label a row"),
         ({"sampler": "head_tail"}, "sampler is 'head_tail', which needs a linear model of one label a row"),
         ({"solver": "exact", "sampler": "uniform"}, "sampler is 'uniform'; solver 'exact' needs 'all'"),
-        ({"solver": solvers.CSS(schedule="adaptive"), "sampler": "uniform"}, "that is solver='adagrad'"),
+        ({"solver": solvers.CSS(schedule="adaptive"), "sampler": "uniform"}, "schedule is 'adaptive'"),
         ({"solver": solvers.Adagrad(schedule="adaptive")}, "schedule is 'adaptive'; it must be one of 'exponential', "),
         ({"solver": solvers.CSS(averaging="polyak")}, "css: averaging is 'polyak', which has no effect"),
         ({"solver": solvers.CSS(max_norm=1.0)}, "css: max_norm is 1.0, which has no effect"),

@@ -153,5 +153,5 @@ def test_wrong_starts_are_refused(seed):
         model.partial_fit(X, y, new_classes="mean")
     np.testing.assert_array_equal(model.coef_, coef)
     several, X, Y = fitted("pairs", "sparse", seed)
-    with pytest.raises(ValueError, match="the classes of a model that is 'pairs' have no row of weights"):
+    with pytest.raises(ValueError, match="a model that is 'pairs' has no rows of weights"):
         several.partial_fit(X[:, :N], Y, new_classes={3: np.ones(N)})

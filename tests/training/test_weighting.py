@@ -334,7 +334,7 @@ def test_a_weight_for_a_class_that_a_fold_lacks_is_no_error(problem):
 
 def test_class_weights_are_of_one_label(seed):
     X, Y = np.ones((4, 2), dtype=np.float32), np.eye(4, dtype=int)
-    with pytest.raises(ValueError, match="class_weight is 'balanced', which is for one label a row; with an indicator"):
+    with pytest.raises(ValueError, match="class_weight is 'balanced', which is for one label a row"):
         SoftmaxClassifier(class_weight="balanced").fit(X, Y)
 
 

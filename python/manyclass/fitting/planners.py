@@ -287,9 +287,7 @@ class MarginPlanner(Planner):
         taking, loss, model = Taking(choice), self.parameters["loss"], choice["model"].name
         taking.take_early_stopping()
         if choice["solver"].name == "implicit" and (loss != "margin" or model == "embedding"):
-            raise ValueError(
-                f"solver='implicit' needs a linear model and loss='margin'; they are {loss!r} and {model!r}"
-            )
+            raise ValueError(f"solver='implicit' needs loss='margin' and no embeddings; they are {loss!r}, {model!r}")
         plan = batches_plan(taking, float(taking.take("smoothing")) if loss == "margin" else 0.0)
         taking.refuse_rest("here")
         return taking.planned(plan)

@@ -36,7 +36,7 @@ from manyclass.training.minibatches import (
     most_held_out,
 )
 from manyclass.training.passes import Validation, warn_user
-from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan, ScoredRows
+from manyclass.training.plan import BatchesPlan, HybridPlan, PairsPlan, PointsPlan, ScoredRows
 from manyclass.training.points import fit_points
 from manyclass.training.state import Points, Squares, normalized, shares_of_classes, taken
 from manyclass.weights.arrays import Doubles, Floats, Matrix
@@ -126,7 +126,10 @@ class Split:
         next_features = None if class_features is None else class_features[labels.ids]
         is_out = blend.with_their_sequences(points.x, next_features, drawn)
         out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
-        known = _of_known_classes(out, labels, rows) if len(out) else out
+        known = out[labels.of(out).known_from(labels.of(rows))] if len(out) else out
+        # A class of few rows often loses all of them. What its row says of the scales is that no class should be sure;
+        # but of the rows that are to be predicted, all have classes that the model has learnt.
+        known = known if len(known) >= FIGURES.FEWEST_TO_HOLD_OUT else out
         telling = blend.some_that_tell(known)
         trained_points = replace(points.some(rows), weights=taken(points.weights, rows)) if len(out) else points
         return cls(rows, out, known, telling, trained_points, points.scored(plan.n_threads).some(telling))
@@ -134,16 +137,6 @@ class Split:
     def shares(self) -> Doubles:
         """Return the shares of the classes among rows that are trained on."""
         return shares_of_classes(self.points.labels, self.points.n_classes, normalized(self.points.weights))
-
-
-def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return which rows held out have labels of other rows only; all of them, where that leaves too few.
-
-    A class of few rows often loses all of them. What its row says of the scales is that no class should be sure; but
-    of the rows that are to be predicted, all have classes that the model has learnt.
-    """
-    known = out[labels.of(out).known_from(labels.of(rows))]
-    return known if len(known) >= FIGURES.FEWEST_TO_HOLD_OUT else out
 
 
 def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watch: Watch) -> Trained:
@@ -268,8 +261,11 @@ class _Training:
     def _add_run(self, plan: HybridPlan, name: str, run: BatchesPlan) -> bool:
         """Train a run of embeddings, with the ridge that earlier ones tell; return whether nothing has ended it."""
         if run.double_sum is not None and plan.ridge is not None and len(self._split.held_out):
-            unbiased = [m for m in self.in_order if m.plan_loss == run.loss and m.name.startswith(EMBEDDINGS)]
-            run = replace(run, alpha=_next_ridge(unbiased, plan.ridge))
+            earlier = [m for m in self.in_order if m.plan_loss == run.loss and m.name.startswith(EMBEDDINGS)]
+            # The rows held out want smaller scores, and nothing says yet that a ridge makes them no better.
+            is_sure = bool(earlier) and earlier[0].factor <= FIGURES.OVERCONFIDENT
+            has_ridge = is_sure and (len(earlier) == 1 or earlier[1].loss < earlier[0].loss)
+            run = replace(run, alpha=plan.ridge if has_ridge else 0.0)
         return self._add(name, run)
 
     def _shares(self, *scores: Floats) -> Doubles:
@@ -316,13 +312,6 @@ class _Training:
                 validation = Validation(validation.n_iter_no_change, validation.rows, is_scaled=True)
         seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - self._begin))
         return replace(watch, heading=name, max_seconds=seconds_left, validation=validation)
-
-
-def _next_ridge(runs: list[Member], ridge: float) -> float:
-    """Return the ridge of the next run: 0, or what is tried where rows held out want smaller scores."""
-    if not runs or runs[0].factor > FIGURES.OVERCONFIDENT:
-        return 0.0
-    return ridge if len(runs) == 1 or runs[1].loss < runs[0].loss else 0.0
 
 
 def _fit_linear(plan: PointsPlan, points: Points, watch: Watch) -> Trained:
@@ -407,37 +396,32 @@ class _Sum:
             temperature = blend.best_factor(weights, self._split.scored)
             weights.multiply_scores(temperature)
             self._form_shares = self._form_shares * temperature
-        if plan.pairs is not None:
-            weights = _with_mixture(plan, weights, points, self._split)  # 5, 6
+        if plan.pairs is not None:  # 5, 6
+            split, unmixed = self._split, weights
+            weights = mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))
+            if points.several and weights.mixture.is_on and blend.ranks_worse(weights, unmixed, split.scored):
+                weights = blend.in_order_of(unmixed, weights, split.scored)
+            weights = counted(weights, points.some(split.held_out), weights.mixture)
         if self._form_shares.any():  # what the rows held out add to closed forms
             more = _closed_forms(weights, points, self._are_rare)
             more -= _closed_forms(weights, self._split.points, self._are_rare)
             weights.values[:] += self._form_shares.astype(np.float32) @ more
-        return Trained(weights, first.curve, first.rate, squares, self._lines())
-
-    def _lines(self) -> list[dict[str, Any]]:
-        """Return a line of each member, for the report."""
-        n_rows = len(self._split.trained)
-        shares = zip(self._members, self._shares, strict=True)
-        return [member.line(n_rows, float(share)) for member, share in shares if member.trained.curve]
+        shares = zip(self._members, self._shares.tolist(), strict=True)
+        lines = [m.line(len(self._split.trained), share) for m, share in shares if m.trained.curve]
+        return Trained(weights, first.curve, first.rate, squares, lines)
 
     def _weights(self) -> tuple[Weights, Squares]:
         """Return the sum, and the squares of the first member of each kind."""
-        factors = [float(share) * member.factor for share, member in zip(self._shares, self._members, strict=True)]
-        terms = list(zip(self._members, factors, strict=True))
-        phi, squares_of_phi = self._over_phi([term for term in terms if term[0].weights.embeddings.size])
+        terms = [(m, share * m.factor) for m, share in zip(self._members, self._shares.tolist(), strict=True)]
+        rows = [term for term in terms if term[0].weights.embeddings.size]
+        rows = [term for term in rows if term[1] > 0] or rows[:1]  # if all are 0, the first one alone
+        phi = Weights.sum_over_phi([m.weights for m, _ in rows], np.array([factor for _, factor in rows]))
+        first = rows[0][0]
+        phi.scales[1] = sum(factor for m, factor in rows if m.plan_loss == first.plan_loss)
         if self._plan.pairs is None:
-            return phi, squares_of_phi
-        pairs, squares_of_pairs = self._on_pairs([term for term in terms if not term[0].weights.embeddings.size])
-        return beside([(pairs, squares_of_pairs), (phi, squares_of_phi)])
-
-    def _over_phi(self, terms: list[tuple[Member, float]]) -> tuple[Weights, Squares]:
-        """Return the sum of members with embeddings times factors; of the first one alone, if all are 0."""
-        terms = [(member, factor) for member, factor in terms if factor > 0] or terms[:1]
-        phi = Weights.sum_over_phi([member.weights for member, _ in terms], np.array([factor for _, factor in terms]))
-        loss = terms[0][0].plan_loss
-        phi.scales[1] = sum(factor for member, factor in terms if member.plan_loss == loss)
-        return phi, terms[0][0].trained.squares
+            return phi, first.trained.squares
+        on_pairs = self._on_pairs([term for term in terms if not term[0].weights.embeddings.size])
+        return beside([on_pairs, (phi, first.trained.squares)])
 
     def _on_pairs(self, terms: list[tuple[Member, float]]) -> tuple[Weights, Squares]:
         """Return the sum of weights on pairs, the first of the terms, linear models, closed forms and frequencies."""
@@ -453,26 +437,12 @@ class _Sum:
         for member, factor in linear:
             pairs = pairs.plus_pairs(sp.csr_array(member.weights.coef * np.float32(factor)))
             pairs.bias[:] += np.float32(factor) * member.weights.intercept
-        pairs.scales[0] = self._scale_of_alone(pairs) if linear or self._form_shares.any() else factor_of_pairs
+        pairs.scales[0] = factor_of_pairs
+        if linear or self._form_shares.any():  # training goes on from several members at the scale that is best alone
+            scores = pairs.scores(self._rows.x, self._rows.n_threads)
+            factor = blend.best_factor_of(scores, self._rows, blend.DECOUPLED)[0] if scores.any() else math.inf
+            pairs.scales[0] = 1 / factor
         return pairs, self._squares.of_more_pairs(self._pairs, pairs)
-
-    def _scale_of_alone(self, part: Weights) -> float:
-        """Return by how much the scores of a part are smaller in the sum than they are best alone; 0: they are 0.
-
-        Training goes on from a sum of several members at the scale that is best for it alone.
-        """
-        scores = part.scores(self._rows.x, self._rows.n_threads)
-        if not scores.any():
-            return 0.0
-        return 1 / blend.best_factor_of(scores, self._rows, blend.DECOUPLED)[0]
-
-
-def _with_mixture(plan: HybridPlan, weights: Weights, points: Points, split: Split) -> Weights:
-    """Return weights with counts and repeats mixed in, those of the rows held out as well."""
-    joined = mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))
-    if points.several and joined.mixture.is_on and blend.ranks_worse(joined, weights, split.scored):
-        joined = blend.in_order_of(weights, joined, split.scored)
-    return counted(joined, points.some(split.held_out), joined.mixture)
 
 
 def _closed_forms(weights: Weights, points: Points, are_rare: bool) -> Floats:
