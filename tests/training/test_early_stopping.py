@@ -192,7 +192,7 @@ def test_rows_of_ones_own_may_be_texts_and_must_fit():
         ((np.eye(3), [0, 1, 0]), "X has 3 features"),
         ((["a red car"], [0, 1]), r"X has 1 rows, y has shape \(2,\)"),
         ("both", r"eval_set is a str; it must be a pair \(X, y\)"),
-        ([(np.eye(3), [0, 1, 0])] * 2, r"eval_set is a list of 2; it must be a pair \(X, y\), one set"),
+        ([(np.eye(3), [0, 1, 0])] * 2, r"eval_set is a list; it must be a pair \(X, y\), one set"),
     ):
         with pytest.raises(ValueError, match=message):
             model.fit(texts, y, eval_set=wrong)
