@@ -62,7 +62,7 @@ def output_of(capsys, *argv):
 def test_every_command_works_on_a_model_of_every_estimator(tmp_path, data, capsys, name):
     estimator, options = FITS[name]
     out = output_of(
-        capsys, "fit", data, "--estimator", estimator, "--output", tmp_path / "m", *QUICK, *options, "--evaluate"
+        capsys, "fit", data, "--estimator", estimator, "--output", tmp_path / "m", *QUICK, *options, "--test", data
     )
     loaded = manyclass.load(tmp_path / "m")
     assert type(loaded) is ESTIMATORS[estimator]
@@ -89,8 +89,8 @@ def test_a_margin_tells_its_step_size(tmp_path, data, capsys):
     run("fit", data, "--estimator", "margin", "--output", tmp_path / "m", "--max-iter", "3")
     rate = manyclass.load(tmp_path / "m").resolved_params_["learning_rate"]
     out = capsys.readouterr().out
-    assert re.search(rf"^chosen +.*\blearning_rate={rate:.4g}\b", out, re.MULTILINE)
-    assert re.search(r"^passes +3 of 3$", out, re.MULTILINE)
+    assert re.search(rf"^chosen +.*\blearning_rate={rate!r}", out, re.MULTILINE)
+    assert re.search(r"^passes +3$", out, re.MULTILINE)
     run("info", tmp_path / "m")
     assert re.search(rf"^chosen in fit +.*\blearning_rate={rate!r}", capsys.readouterr().out, re.MULTILINE)
 
@@ -121,7 +121,7 @@ def test_the_options_of_fit_are_those_of_its_estimator(tmp_path, data, capsys):
 def test_several_labels_give_what_python_gives(tmp_path, several, capsys, estimator):
     m = tmp_path / "m"
     out = output_of(capsys, "fit", several, "--estimator", estimator, "--labels", "all", "--output", m, *QUICK)
-    assert table(out)["labels a row"] == "2"
+    assert table(out)["labels"] == str(load_xmc(several)[1].nnz)
     X, Y = load_xmc(several)
     Y = sp.csr_array(Y[:, USED])
     Y.sort_indices()

@@ -333,7 +333,7 @@ def test_a_label_that_a_row_has_twice_counts_once(tmp_path, capsys):
     (tmp_path / "t.txt").write_text("one ant\ta,b,a\none bee\tb\n" * 5)
     run("fit", tmp_path / "t.txt", "--output", tmp_path / "m", "--labels", "all", *QUICK)
     printed = capsys.readouterr()
-    assert table(printed.out)["labels a row"] == "1.5"
+    assert table(printed.out)["labels"] == "15"
     assert "labels that stand twice in a row count once: 5 left out" in printed.err
 
 

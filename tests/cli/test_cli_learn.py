@@ -23,7 +23,7 @@ def test_rows_are_learnt_as_partial_fit_learns_them(model, tmp_path, capsys):
     data, out = write_data(tmp_path / "more.txt", n_rows=100), tmp_path / "out"
     expected = manyclass.load(model)
     before = model.read_bytes()
-    run("learn", model, data, "--output", out, "--n-passes", 3, "--learning-rate", 0.5, "--test", data, "--no-progress")
+    run("learn", model, data, "--output", out, "--n-passes", 3, "--learning-rate", 0.5, "--no-progress")
     X, Y = load_xmc(data)
     expected.partial_fit(l2_normalize(X), first_label(Y), n_passes=3, learning_rate=0.5)
     learnt = manyclass.load(out)
@@ -31,9 +31,7 @@ def test_rows_are_learnt_as_partial_fit_learns_them(model, tmp_path, capsys):
     assert (learnt.n_jobs, learnt.verbose) == (manyclass.load(model).n_jobs, 0)
     assert load_notes(out) == load_notes(model)
     assert model.read_bytes() == before
-    told = capsys.readouterr().out
-    assert "0 of them new" in told
-    assert told.index("before") < told.index("running loss") < told.index("after")
+    assert "0 of them new" in capsys.readouterr().out
 
 
 def test_the_model_is_replaced_and_goes_on_again(model, tmp_path, capsys):

@@ -93,7 +93,7 @@ def test_events_from_a_time_on_are_left_out_and_learnt_later(time, since, tmp_pa
     firsts = {user: at for at, user, _ in reversed(rows)}
     later = [row for row in rows if row[0] >= 2.5 and row[0] > firsts[row[1]]]
     assert json.loads(capsys.readouterr().out)["n_rows"] == len(later)
-    run("learn", tmp_path / "m", log, "--since", since, "--prequential", "--test", log)
+    run("learn", tmp_path / "m", log, "--since", since, "--prequential")
     told = capsys.readouterr().out
     assert f"{len(later)} rows" in told
     assert "0 of them new" in told
@@ -103,7 +103,7 @@ def test_new_items_of_a_later_log_are_learnt(tmp_path, seed, capsys):
     log = written(tmp_path / "log.csv", events(seed))
     later = written(tmp_path / "later.csv", events(seed, N_ITEMS + 3, 50))
     run("fit", log, *LOG, "--output", tmp_path / "m", *QUICK)
-    run("learn", tmp_path / "m", later, "--n-passes", 3, "--prequential", "--test", later)
+    run("learn", tmp_path / "m", later, "--n-passes", 3, "--prequential")
     assert "3 of them new" in capsys.readouterr().out
     model = load(tmp_path / "m")
     assert model.predict([["item 13"]]).tolist() == ["item 14"]

@@ -37,7 +37,7 @@ def test_ctrl_c_in_training_saves_the_model_so_far(tmp_path, data):
     assert process.returncode == 130, err
     assert "Traceback" not in err
     model = manyclass.load(tmp_path / "m")
-    assert re.search(rf"passes +{model.n_iter_} of 10000000", out)
+    assert re.search(rf"passes +{model.n_iter_}\n", out)
     last = f"manyclass: interrupted; {tmp_path / 'm'} is the model reached after {model.n_iter_} passes\n"
     assert err.endswith(last)
     X, Y = load_xmc(data)

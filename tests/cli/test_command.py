@@ -66,7 +66,7 @@ def the_error(capsys, *argv):
 def test_fit_gives_the_model_that_python_gives(tmp_path, data, capsys):
     options = "--solver umax --n-negatives 5 --learning-rate 0.5 --random-state 7"
     options += " --set solver__shuffle=false --set solver__max_norm=none --set solver__delta=2"
-    options += " --no-progress --normalize --evaluate"
+    options += " --no-progress --normalize"
     run("fit", data, "--output", tmp_path / "m", *options.split(), "--test", data)
     out, err = capsys.readouterr()
     X, Y = load_xmc(data)
@@ -78,11 +78,11 @@ def test_fit_gives_the_model_that_python_gives(tmp_path, data, capsys):
     np.testing.assert_array_equal(loaded.coef_, expected.coef_)
     assert repr(loaded) == repr(expected)
     assert load_notes(tmp_path / "m") == {"form": "xmc", "one_based": False, "normalize": True}
-    for line in (r"rows +240\b", r"features +8\b", r"classes +12\b", r"passes +20 of 20"):
+    for line in (r"rows +240\b", r"features +8\b", r"classes +12\b", r"passes +20\b"):
         assert re.search(line, out)
     assert f"running loss     {expected.loss_curve_[-1]:.4f} nats" in out
     log_loss = f"{expected.evaluate(X, y)['log_loss']:.6f} nats"
-    assert out.count(log_loss) == 2  # on the training rows and on the test rows, which are the same here
+    assert log_loss in out  # on the test rows, which are the training rows here
     assert err == ""
 
 
@@ -95,7 +95,7 @@ def test_fit_reaches_what_is_chosen_automatically(tmp_path, data, capsys):
     out = capsys.readouterr().out
     [chosen] = re.findall(r"^chosen +(.*)", out, re.MULTILINE)
     assert "solver=Exact(" in chosen
-    assert f"learning_rate={rate:.4g}" in chosen
+    assert f"learning_rate={rate!r}" in chosen
     run("info", tmp_path / "m")
     assert "solver=Exact(" in capsys.readouterr().out
 

@@ -212,7 +212,7 @@ class Expected:
     learns : bool
         Whether new items of histories get columns.
     groups : str or None
-        The column of a table, or the file, that has the group of each row.
+        The column of a table that has the group of each row.
     several : bool
         Whether all labels of a row count.
     need_label : bool
@@ -267,18 +267,12 @@ def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Rec
         names = [name.strip(BLANKS) for name in reading.sequences.split(",")]
         how: dict[str, Any] = {"gap": reading.session_gap, "last": reading.last, "since": reading.since}
         return read_log(TableFile(source, form, layout), names, **how)
-    if form in TABLES and groups in TableFile(source, form, layout).columns():
-        layout, groups = replace(layout, groups=groups), None
+    if groups is not None and form not in TABLES:
+        raise ValueError(f"--groups is for {', '.join(TABLES)}; {source.name} is read as {form}")
     if form == "xmc" and expected.exact and header_of(source, layout.header):
         layout = replace(layout, n_features=None)  # which the header tells
-    records = read_records(form, source, layout, cache=reading.cache)
-    records = replace(records, form=BINARY.get(form, form))
-    if groups is None:
-        return records
-    lines = [line.strip(BLANKS) for line in Input.of(groups).lines()]
-    if len(lines) != (n_rows := records.Y.shape[0]):
-        raise ValueError(f"{groups} has {len(lines)} lines, {records.name} has {n_rows} rows; they must be as many")
-    return replace(records, groups=as_labels(lines))
+    layout = replace(layout, groups=groups)
+    return replace(read_records(form, source, layout, cache=reading.cache), form=BINARY.get(form, form))
 
 
 def _check_kind(records: Records, expected: Expected) -> None:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import random
-import shlex
-import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,17 +35,6 @@ OPENING = """{n_samples:,} rows of {n_classes:,} classes are drawn by a known ru
 The job: find the right one of {n_classes:,}, as for subjects, products or faces; a guess is right in {guess:.2g} %.
 """
 LINE = "{:<41}{:>12}{:>9}{:>10}{:>12}"
-
-# What the texts of the file to try are about, by their labels.
-GOODS = {
-    "garden": ("rake", "seeds", "hose", "spade", "flower pot", "lawn mower"),
-    "kitchen": ("kettle", "frying pan", "wooden spoon", "oven dish", "bread knife", "tea pot"),
-    "music": ("guitar strings", "piano stool", "drum sticks", "violin bow", "sheet music", "flute"),
-    "office": ("stapler", "paper clips", "desk lamp", "folder", "printer paper", "pen"),
-    "sport": ("tennis racket", "football", "running shoes", "swimming cap", "bicycle pump", "ski poles"),
-}
-KINDS = ("small", "large", "red", "blue", "cheap", "new", "second-hand", "light", "strong", "old")
-N_TEXTS = 400
 
 
 @dataclass(kw_only=True)
@@ -89,7 +72,7 @@ def demo(args: DemoArguments) -> int:
     known too. Shown are how often the right class comes first, and how often it is among the first five, for the
     default way of training here, for scikit-learn's LogisticRegression, and for the rule itself. scikit-learn fits to
     more and more rows, twice as many each time, as long as the next fit is expected to take no longer than training
-    here did. Then a small file of texts is written to a folder for temporary files, with commands to try on it.
+    here did.
     """
     default, rows_a_class = (500, 100) if args.quick else (10_000, 50)
     n_classes = default if args.n_classes is None else args.n_classes
@@ -125,7 +108,7 @@ def demo(args: DemoArguments) -> int:
         print(LINE.format(*facts, *(f"{100 * share:.1f} %" for share in shares)))
     if n_rows < n_samples:
         print(f"scikit-learn would have taken longer for twice these rows, which have {len(peer.classes_)} classes.")
-    _write_texts(seed)
+    print("\nNext, your own file, a text, a tab and its label a line: manyclass fit FILE --text --output MODEL")
     return 0
 
 
@@ -147,22 +130,3 @@ def _fit_scikit_learn(data: Planted, budget: float) -> tuple[Any, int, float]:
 def _best(scores: NDArray[Any]) -> NDArray[np.int64]:
     """Return the columns of the largest scores of each row, the largest first."""
     return np.argpartition(-scores, range(PLACES[-1]), axis=1)[:, : PLACES[-1]]
-
-
-def _write_texts(seed: int) -> None:
-    """Write a file of a text and, behind a tab, its label a line, and print what to type next."""
-    draw, folder = random.Random(seed), Path(tempfile.mkdtemp(prefix="manyclass-"))
-    labels = [draw.choice([*GOODS]) for _ in range(N_TEXTS)]
-    texts = (f"{draw.choice(KINDS)} {draw.choice(KINDS)} {draw.choice(GOODS[label])}\t{label}\n" for label in labels)
-    (folder / "goods.tsv").write_text("".join(texts), encoding="utf-8")
-    data, model = (shlex.quote(str(folder / name)) for name in ("goods.tsv", "goods.model"))
-    print(f"\nNow texts. {data} has {N_TEXTS} of them, a text a line with its label behind a tab:")
-    print(f"  {command()} fit {data} --text --output {model}")
-    print(f'  echo "a kettle for two" | {command()} predict {model} -')
-    print(f"  {command()} explain {model} --label kitchen")
-
-
-def command() -> str:
-    """Return how this command was called, so that the next one can be typed likewise."""
-    called = sys.argv[0] if os.path.basename(sys.argv[0]) == "manyclass" else f"{sys.executable} -m manyclass"
-    return called if os.path.dirname(sys.argv[0]) else "manyclass"

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.margin import MarginClassifier
@@ -34,7 +35,6 @@ from manyclass.cli.data import (
     read,
     read_pairs,
     streamed_form,
-    tell,
 )
 from manyclass.cli.messages import (
     INTERRUPTED,
@@ -46,11 +46,10 @@ from manyclass.cli.messages import (
     waiting,
     written,
 )
-from manyclass.cli.models import OnModel, as_text, evaluated, expected_by, print_evaluation, takes_several
+from manyclass.cli.models import OnModel, evaluated, expected_by, listed, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES
-from manyclass.datasets.logs import next_items
 from manyclass.datasets.records import Records, as_classes, known_labels
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.training.passes import interruption_of
@@ -64,7 +63,7 @@ VECTORIZERS: tuple[tuple[type[Vectorizer], str, str], ...] = (
     (TextVectorizer, "text_", "texts"),
     (SequenceEncoder, "sequence_", "logs with --sequences"),
 )
-UNSTREAMED = ("evaluate", "groups", "class_text", "checkpoint", "every", "resume")  # for rows that are read at once
+UNSTREAMED = ("groups", "class_text", "checkpoint", "every", "resume")  # for rows that are read at once
 CHOICE = "choice"  # of alternatives, which are no classes with weights of their own
 
 
@@ -96,17 +95,15 @@ class FitArguments(WithProgress):
         what is fitted, see above
     test : FILE
         evaluate on this data after training
-    evaluate : bool
-        evaluate on the training data after training
     max_seconds : S
         train for at most S seconds
     labels : {"auto", "first", "all"}
         of a row that has several labels, learn the first or all; auto: first, but all with --estimator margin
     n_features : int
         number of features, where the data do not show all of them; a feature beyond it is an error
-    groups : COLUMN|FILE
-        the group of each row, such as its person: a column of a table, which is no feature then, or a file that has one
-        on each line; wherever rows are held out, whole groups are
+    groups : COLUMN
+        column of a table that has the group of each row, such as its person, and is no feature then; wherever rows are
+        held out, whole groups are
     class_text : FILE
         texts or names of classes, on each line a label, a tab, its text; classes that no row has get scores, too
     parsed : Namespace
@@ -118,7 +115,6 @@ class FitArguments(WithProgress):
     output: str
     estimator: Estimator = DEFAULT
     test: str | None = None
-    evaluate: bool = False
     max_seconds: float | None = None
     labels: Literal["auto", "first", "all"] = "auto"
     n_features: int | None = None
@@ -171,64 +167,49 @@ def fit(args: FitArguments) -> int:
     check_writable(args.output)
     check_readable(args.test)
     how = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory, **args.checkpoints.how}
-    times = [time.perf_counter()]
     try:
-        data = (_open_stream if args.streaming.stream else _read_rows)(args, model)
-        times.append(time.perf_counter())
-        is_interrupted = interruption_of(lambda: model.fit(data.X, data.y, **data.how, **how)) is not None
-        times.append(time.perf_counter())
+        begin = time.perf_counter()
+        given, notes, vectorizer, classes = (_open_stream if args.streaming.stream else _read_rows)(args, model)
+        seconds_to_read, begin = time.perf_counter() - begin, time.perf_counter()
+        is_interrupted = interruption_of(lambda: model.fit(**given, **how)) is not None
+        seconds = time.perf_counter() - begin
     except KeyboardInterrupt:
         note(f"interrupted before there was a model; {args.output} is not written")
         return INTERRUPTED
-    if data.classes is not None:
-        with_classes(model, data.classes)
-    if data.vectorizer is not None:
-        model.vectorizer_ = data.vectorizer
+    if classes is not None:
+        with_classes(model, classes)
+    if vectorizer is not None:
+        model.vectorizer_ = vectorizer
     model.verbose = 0  # the progress belongs to this run, not to the model
     with waiting(f"writing {args.output}"):
-        save_model(model, args.output, data.notes)
-    _print_fit(model, data.rows, np.diff(times).tolist(), args.output)
+        save_model(model, args.output, notes)
+    facts = {
+        "estimator": type(model).__name__,
+        "labels" if takes_several(model) else "rows": int(model.class_count_.sum()),
+        "features": model.n_features_in_,
+        "hashed features": model.storage().get("hashed_features"),
+        "seconds to read": f"{seconds_to_read:.2f}",
+        "seconds to fit": f"{seconds:.2f}",
+        "passes": model.n_iter_,
+        "chosen": listed(getattr(model, "resolved_params_", {})) or "nothing",
+    }
+    _print_fit(model, args.output, facts)
     if is_interrupted:
         return interrupted(f"{args.output} is the model reached after {model.n_iter_} passes")
-    if args.evaluate and data.rows is not None:
-        print_evaluation({"evaluated on": "training"}, evaluated(model, data.rows))
     if args.test:
-        args.reading.take(data.notes)
+        args.reading.take(notes)
         test = labelled_rows(args.reading, args.test, expected_by(model, need_label=True))
-        print_evaluation({"evaluated on": "test"}, evaluated(model, test))
+        print_evaluation({"evaluated on": args.test}, evaluated(model, test))
     return 0
 
 
-@dataclass(frozen=True)
-class FitData:
-    """What `fit` is given, and what goes with it.
-
-    Attributes
-    ----------
-    X : csr_array, DataFrame, Histories or Stream
-    y : ndarray, csr_array or None
-    how : dict
-        Further arguments of `fit`.
-    notes : dict
-        How the data were read, for the model file.
-    vectorizer : TextVectorizer, SequenceEncoder or None
-    rows : Records or None
-        Those that are in memory.
-    classes : ndarray or None
-        The labels that columns of y stand for.
-    """
-
-    X: Any
-    y: Any
-    how: dict[str, Any]
-    notes: dict[str, Any]
-    vectorizer: Vectorizer | None
-    rows: Records | None = None
-    classes: Any = None
+# The arguments of `fit`, what a model file keeps of the reading, and the vectorizer and the names of columns of labels,
+# where the model is not told these by `fit`.
+Training = tuple[dict[str, Any], dict[str, Any], Vectorizer | None, NDArray[Any] | None]
 
 
-def _read_rows(args: FitArguments, model: Classifier) -> FitData:
-    """Read rows at once; the vectorizer counts their words or items."""
+def _read_rows(args: FitArguments, model: Classifier) -> Training:
+    """Read rows at once."""
     expected = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
     data = read(args.reading, args.data, replace(expected, groups=args.groups))
     vectorizer = _vectorizer(args, RAW.get(type(data.X)), f"{data.name} is read as {data.form}")
@@ -237,32 +218,27 @@ def _read_rows(args: FitArguments, model: Classifier) -> FitData:
     if texts and not isinstance(vectorizer, TextVectorizer):
         raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
     if isinstance(vectorizer, SequenceEncoder):
-        histories = data.X.before()
-        with waiting(f"counting the items of {len(histories)} histories"):
-            vectorizer.fit(histories)
-        rows = tell(next_items(replace(data, X=histories), vectorizer))
-        rows = labelled(rows, features(args.reading, rows.X, vectorizer), "first")
         # Histories know their users, which the rows that are made of them do not.
-        return FitData(histories, None, {"vectorizer": vectorizer}, notes, vectorizer, rows)
+        return {"X": data.X.before(), "vectorizer": vectorizer}, notes, None, None
     n_labels = np.diff(data.Y.indptr)
     if vectorizer is not None:
         with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
             vectorizer.fit([*itertools.compress(data.X, n_labels > 0), *texts.values()])
     several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin" and np.any(n_labels > 1))
     rows = labelled(data, features(args.reading, data.X, vectorizer), "all" if several else "first")
-    classes, how = rows.labels[np.unique(rows.Y.indices)], dict[str, Any](groups=rows.groups)
+    classes = rows.labels[np.unique(rows.Y.indices)]
+    given = {"X": rows.X, "y": rows.labels[first_label(rows.Y)], "groups": rows.groups}
     if texts:
         names = as_classes(rows.labels, as_labels([*texts]))
         classes, _ = sorted_classes(names, classes)
         names = find_positions(names, classes, "class_text") if several else names
-        how["class_text"] = names, features(args.reading, [*texts.values()], vectorizer)
-    if not several:
-        return FitData(rows.X, rows.labels[first_label(rows.Y)], how, notes, vectorizer, rows)
-    Y = known_labels(classes, rows.labels, rows.Y).sorted_indices()
-    return FitData(rows.X, Y, how, notes, vectorizer, rows, classes)
+        given["class_text"] = names, features(args.reading, [*texts.values()], vectorizer)
+    if several:
+        given["y"] = known_labels(classes, rows.labels, rows.Y).sorted_indices()
+    return given, notes, vectorizer, classes if several else None
 
 
-def _open_stream(args: FitArguments, model: Classifier) -> FitData:
+def _open_stream(args: FitArguments, model: Classifier) -> Training:
     """Open rows that come in parts."""
     for name in set_options(args):
         if name in UNSTREAMED:
@@ -276,11 +252,11 @@ def _open_stream(args: FitArguments, model: Classifier) -> FitData:
     stream, notes = open_stream(args.reading, args.data, expected, classes=None, seed=seed)
     # Of labels that files name before their rows are read, those without a row that counts are no classes.
     if not several and stream.label_names is None and args.streaming.max_memory is None:
-        return FitData(stream, None, {}, notes, vectorizer)
+        return {"X": stream}, notes, vectorizer, None
     classes = labels_in(stream)
     names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
     stream = stream.map(lambda X, y: (X, known_labels(classes, names, y).sorted_indices() if several else y))
-    return FitData(stream, None, {"classes": classes}, notes, vectorizer)
+    return {"X": stream, "classes": classes}, notes, vectorizer, None
 
 
 def _vectorizer(args: FitArguments, wanted: type[Vectorizer] | None, reading: str) -> Vectorizer | None:
@@ -296,28 +272,11 @@ def _vectorizer(args: FitArguments, wanted: type[Vectorizer] | None, reading: st
     return vectorizer
 
 
-def _print_fit(model: Classifier, rows: Records | None, seconds: list[float], path: str) -> None:
-    """Print a table of a fit, of which rows are None where they came in parts."""
-    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
-    named = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in chosen.items()]
-    hashed, n_labels = model.storage().get("hashed_features"), model.class_count_.sum()
-    several = takes_several(model)
-    n_rows = rows.X.shape[0] if rows is not None else None if several else int(n_labels)
-    print_table(
-        {
-            "estimator": type(model).__name__,
-            "rows": n_rows,
-            "features": f"{model.n_features_in_}" + (f", hashed onto {hashed} rows of weights" if hashed else ""),
-            "classes": len(model.classes_),
-            "labels a row": f"{n_labels / n_rows:.4g}" if several and n_rows else None,
-            "seconds to read": f"{seconds[0]:.2f}",
-            "seconds to fit": f"{seconds[1]:.2f}",
-            "passes": f"{model.n_iter_} of {chosen.get('max_iter', model.max_iter)}",
-            "chosen": ", ".join(named) or "nothing",
-            "running loss": f"{curve[-1]:.4f} nats" if len(curve) else "none",
-            "model": written(path),
-        }
-    )
+def _print_fit(model: Classifier, path: str, facts: dict[str, Any]) -> None:
+    """Print a table of facts of a training, and of the model that it has written."""
+    curve = model.loss_curve_
+    loss = f"{curve[-1]:.4f} nats" if len(curve) else "none"
+    print_table({"classes": len(model.classes_), **facts, "running loss": loss, "model": written(path)})
 
 
 def _fit_choices(args: FitArguments) -> int:
@@ -326,24 +285,21 @@ def _fit_choices(args: FitArguments) -> int:
     model.check_parameters()
     check_writable(args.output)
     refuse_others(args)
-    choices, begin = args.choices, time.perf_counter()
+    choices = args.choices
     sets, _ = choices.read(args.data, args.reading)
     model.set_params(**choices.parameters(sets.alternatives, model.reference))
-    seconds, begin = time.perf_counter() - begin, time.perf_counter()
+    begin = time.perf_counter()
     model.fit(sets)
-    table = {"seconds to read": f"{seconds:.2f}", "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
-    if choices.long and not (choices.feature or choices.formula):
-        features = (*sets.chooser_names, *sets.alternative_names, *sets.pair_names)
-        table = {"features": f"{', '.join(features)}: all columns of numbers", **table}
+    seconds = time.perf_counter() - begin
     model.verbose = 0
     with waiting(f"writing {args.output}"):
         model.save(args.output, args.reading.notes(args.reading.form or "csv", one_based=False) | choices.notes({}))
     print(model.summary())
     print()
-    print_table({**table, "model": written(args.output)})
-    for path in [args.data] * args.evaluate + ([args.test] if args.test else []):
-        evaluated_sets = sets if path == args.data else choices.read(path, args.reading, model)[0]
-        print_evaluation({"evaluated on": path}, model.evaluate(evaluated_sets))
+    columns = ", ".join((*sets.chooser_names, *sets.alternative_names, *sets.pair_names))
+    print_table({"features": columns, "seconds to fit": f"{seconds:.2f}", "model": written(args.output)})
+    if args.test:
+        print_evaluation({"evaluated on": args.test}, model.evaluate(choices.read(args.test, args.reading, model)[0]))
     return 0
 
 
@@ -360,8 +316,6 @@ class LearnArguments(OnModel, WithProgress):
         new rows, a file or several in order, in one of the forms below; - reads stdin
     output : PATH
         file for the model; default: MODEL, which is replaced
-    test : FILE
-        evaluate on this data before and after training
     n_passes : int
         passes over the new rows; default: 1, or more of a model that was never fitted
     learning_rate : float
@@ -375,7 +329,6 @@ class LearnArguments(OnModel, WithProgress):
     data: tuple[str, ...]
     _: KW_ONLY
     output: str | None = None
-    test: str | None = None
     n_passes: int | None = None
     learning_rate: float | None = None
     half_life: float | None = None
@@ -405,13 +358,9 @@ def learn(args: LearnArguments) -> int:
     output = args.output or args.model
     model = args.load()
     check_writable(output)
-    check_readable(args.test, *([] if args.streaming.stream else args.data))
+    check_readable(*([] if args.streaming.stream else args.data))
     parameters = {"n_jobs": model.n_jobs, "verbose": model.verbose}
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
-    test = labelled_rows(args.reading, args.test, expected_by(model, need_label=True)) if args.test else None
-    if test is not None:
-        print_table({"evaluated": "before", **as_text(evaluated(model, test))})
-        print()
     n_before, counts, is_interrupted, begin = len(model.classes_), list[int](), False, time.perf_counter()
     learn_paths = _learn_stream if args.streaming.stream else _learn_file
     for paths in [args.data] if args.streaming.stream else [(path,) for path in args.data]:
@@ -422,24 +371,9 @@ def learn(args: LearnArguments) -> int:
     model.set_params(**parameters)
     with waiting(f"writing {output}"):
         save_model(model, output, load_notes(args.model))
-    curve = model.loss_curve_
-    print_table(
-        {
-            "rows": sum(counts),
-            "classes": f"{len(model.classes_)}, {len(model.classes_) - n_before} of them new",
-            "passes": args.n_passes or "auto",
-            "seconds": f"{seconds:.2f}",
-            "running loss": f"{curve[-1]:.4f} nats" if len(curve) else "none",
-            "model": written(output),
-        }
-    )
-    if is_interrupted:
-        return interrupted(f"{output} is the model reached so far")
-    if args.test and args.reading.sequences is not None:  # histories may have new items now
-        test = labelled_rows(args.reading, args.test, expected_by(model, need_label=True))
-    if test is not None:
-        print_evaluation({"evaluated": "after"}, evaluated(model, test))
-    return 0
+    classes = f"{len(model.classes_)}, {len(model.classes_) - n_before} of them new"
+    _print_fit(model, output, {"rows": sum(counts), "classes": classes, "seconds": f"{seconds:.2f}"})
+    return interrupted(f"{output} is the model reached so far") if is_interrupted else 0
 
 
 def _learn_file(args: LearnArguments, model: Classifier, paths: Sequence[str], counts: list[int]) -> None:

@@ -69,6 +69,8 @@ def option(parameter: inspect.Parameter, kind: str, text: str, hint: Any = None)
     """
     hint = get_args(hint)[0] if get_origin(hint) in (Union, UnionType) else hint  # of one that may be None, too
     default = None if parameter.default is parameter.empty else parameter.default
+    if not isinstance(default, bool) and default not in (None, ()):
+        text += f" (default: {default})"
     described: dict[str, Any] = {"default": default, "help": text.replace("%", "%%")}
     if isinstance(default, bool) or hint is bool or kind.startswith("bool"):
         is_switch = hint is bool and default is False

@@ -23,9 +23,10 @@ from manyclass.compressed import STDIN
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
+FORMATTER = argparse.RawDescriptionHelpFormatter
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 OPTION = "--print-completion"
-FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS", "COLUMN|FILE")  # how the arguments that are files are written
+FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS")  # how the arguments that are files are written
 # What errors say of parameters of Python, and what that is on the command line.
 AS_OPTIONS = {
     "is not a finite number": "is not a finite number (name columns of text by --text-column)",
@@ -41,16 +42,6 @@ COMMANDS = (
     *("demo", "fit", "learn", "compress", "evaluate", "predict", "explain", "serve"),
     *("info", "neighbours", "embed", "skipgram", "plan", "experiment"),
 )
-
-
-class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, and descriptions as they are written."""
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        # A default that is None or () says less than the text does, and a flag's says nothing.
-        if action.default in (None, ()) or (action.default is False and action.nargs == 0):
-            return action.help
-        return super()._get_help_string(action)
 
 
 def first_line(module: str, command: str) -> str:
@@ -100,7 +91,12 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
     That of `fit` has the parameters of the estimator that `argv` names.
     """
-    parser = _Parser(prog="manyclass", description=DESCRIPTION, epilog=EXIT_CODES, formatter_class=HelpFormatter)
+    parser = _Parser(
+        prog="manyclass",
+        description=DESCRIPTION,
+        epilog=EXIT_CODES,
+        formatter_class=FORMATTER,
+    )
     parser.add_argument("--version", action="version", version=f"manyclass {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
     text = "print a script that completes commands and options in this shell; the documentation tells how to load it"
@@ -113,7 +109,10 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = MODULES.get(name, name)
         sub = commands.add_parser(
-            name, help=first_line(module, name), formatter_class=HelpFormatter, allow_abbrev=False
+            name,
+            help=first_line(module, name),
+            formatter_class=FORMATTER,
+            allow_abbrev=False,
         )
         if has_all or name in words[place : place + 1]:
             _add_command(sub, importlib.import_module(f"{__package__}.{module}"), name, argv or ())

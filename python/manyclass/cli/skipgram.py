@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from manyclass.checks import check_number
 from manyclass.cli.messages import check_writable, interrupted, print_table, written
@@ -20,7 +20,7 @@ from manyclass.cli.options import (
     parameters_from,
 )
 from manyclass.training.passes import interruption_of
-from manyclass.words.files import Pairs, load_analogies, load_word_pairs
+from manyclass.words.files import load_analogies, load_word_pairs
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.skip_gram import SkipGram
 
@@ -67,11 +67,9 @@ def add_to_skipgram(parser: argparse.ArgumentParser, _argv: object) -> None:
     for name in dict.fromkeys(name for kind in OBJECTIVES.values() for name in own_parameters(kind)):
         objectives = [objective for objective, kind in OBJECTIVES.items() if name in own_parameters(kind)]
         kind = OBJECTIVES[objectives[0]]
-        parameter = own_parameters(kind)[name]
-        options = option(parameter, *documented_parameters(kind)[name])
-        about = f"For {', '.join(objectives)}. {options['help']} (default: {parameter.default})"
-        options.update(default=argparse.SUPPRESS, help=about)
-        group.add_argument(flag(name), dest=OWN + name, **options)
+        described = option(own_parameters(kind)[name], *documented_parameters(kind)[name])
+        described |= {"help": f"For {', '.join(objectives)}. {described['help']}", "default": argparse.SUPPRESS}
+        group.add_argument(flag(name), dest=OWN + name, **described)
 
 
 def skipgram(args: SkipgramArguments) -> int:
@@ -87,17 +85,16 @@ def skipgram(args: SkipgramArguments) -> int:
     model = SkipGram(**parameters, verbose=int(args.progress))
     model.check_parameters()
     check_writable(args.output)
-    if args.evaluate_sample is not None:
-        check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
     pairs = {path: load_word_pairs(path) for path in args.similarity or []}
     if args.analogies:
         load_analogies(args.analogies)
-
+    if args.evaluate_sample is not None:
+        check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
     begin = time.perf_counter()
     is_interrupted = interruption_of(lambda: model.fit(args.corpus, **args.checkpoints.how)) is not None
     seconds = time.perf_counter() - begin
     model.save_word2vec(args.output, binary=args.output.endswith(".bin"))
-    rows = {
+    rows: dict[str, Any] = {
         "words": int(model.counts_.sum()),
         "vocabulary": len(model.counts_),
         "passes": model.n_iter_,
@@ -106,19 +103,17 @@ def skipgram(args: SkipgramArguments) -> int:
         "loss": f"{model.loss_curve_[-1]:.4f} nats a pair, as trained on" if model.loss_curve_ else "none",
         "vectors": written(args.output),
     }
-    print_table(rows if is_interrupted else {**rows, **_evaluated(args, model, pairs)})
-    return interrupted(f"{args.output} has the vectors reached so far") if is_interrupted else 0
-
-
-def _evaluated(args: SkipgramArguments, model: SkipGram, pairs: Mapping[str, Pairs]) -> dict[str, str]:
-    rows = {}
+    if is_interrupted:
+        print_table(rows)
+        return interrupted(f"{args.output} has the vectors reached so far")
     if args.evaluate or args.evaluate_sample:
         rows["objective"] = f"{model.objective_value(args.evaluate_sample):.6f} nats per co-occurrence"
     for path, word_pairs in pairs.items():
         score = model.score_similarity(word_pairs)
-        name = os.path.basename(path)
-        rows[name] = f"Spearman {score['spearman']:.4f}, {score['n_pairs']} pairs, {score['n_missing']} missing"
+        shown = f"Spearman {score['spearman']:.4f}, {score['n_pairs']} pairs, {score['n_missing']} missing"
+        rows[os.path.basename(path)] = shown
     if args.analogies:
         score = model.score_analogies(args.analogies)
         rows[os.path.basename(args.analogies)] = f"{score['accuracy']:.4f} of {score['n_questions']} right"
-    return rows
+    print_table(rows)
+    return 0

@@ -303,7 +303,7 @@ def _columns_to_read(name: str, names: Sequence[str], layout: Layout) -> tuple[s
     if label not in names and not layout.need_label:
         label = None
     wanted = layout.text or layout.features
-    _check_columns(name, names, wanted if label is None else [*wanted, label])
+    _check_columns(name, names, [*wanted, *filter(None, (label, layout.groups))])
     features = [*wanted] or [column for column in names if column not in (label, layout.groups)]
     if not features:
         raise ValueError(f"{name}: there is no column but {label!r}; features are needed")
