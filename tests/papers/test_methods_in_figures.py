@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, samplers, solvers
-from manyclass.papers.summary import Table, trained_with, what_ran
+from manyclass.papers.summary import Table, item, trained_with, what_ran
 
 X, Y = np.eye(6, dtype=np.float32)[[0, 1, 2, 3, 4, 5] * 10], np.arange(60) % 6
 
@@ -86,12 +86,30 @@ def test_one_line_a_method_tells_data_sets_apart_only_where_they_differ():
     )
 
 
-def test_a_row_has_what_its_method_and_its_columns_ran():
-    ran = (("ove", "1"), ("ove, paper's steps", "2"), ("ove, more", "3"), ("nce", "4"))
-    table = Table("t", "T", ("method", "paper's steps", "ours"), [["ove", 1.0, 2.0], ["is", 1.0, 2.0]], ran)
-    assert table.ran_in(table.rows[0]) == [("ove", "1"), ("ove, paper's steps", "2")]
-    assert table.ran_in(table.rows[1]) == []
-    assert "- ove, paper's steps: 2\n" in table.markdown()
+def test_a_row_has_what_its_method_ran_and_a_row_of_all_methods_has_what_each_ran():
+    ran = (("ove", "1"), ("ove, ours", "2"), ("nce", "4"))
+    rows = [["ove", 1.0], ["ove, ours", 1.0], ["is", None], ["all", 1.0]]
+    table = Table("t", "T", ("method", "loss"), rows, ran)
+    assert "- ove, ours: 2\n" in table.markdown()
     assert "<li>nce: 4</li>" in table.html()
-    with_comma = '"ove: 1 | ove, paper\'s steps: 2"'
-    assert table.csv().splitlines()[1:] == [f"ove,1.0,2.0,{with_comma}", "is,1.0,2.0,"]
+    with_comma = '"ove, ours",1.0,"ove, ours: 2"'
+    last = 'all,1.0,"ove: 1 | ove, ours: 2 | nce: 4"'
+    assert table.csv().splitlines()[1:] == ["ove,1.0,ove: 1", with_comma, "is,,", last]
+
+
+def test_a_table_of_a_paper_has_the_published_values_beside_ours_and_the_spread_over_seeds():
+    def record(method, seed, **results):
+        names = {"experiment": "titsias", "data": "mnist", "method": method, "seed": seed}
+        return names | {"results": {**results, "ran": {"solver": "ove"}}}
+
+    records = [record("SOFT", 0, error=0.25), *(record("OVE", seed, norm=0.5 + seed, error=0.5) for seed in (0, 1))]
+    quantities = {"norm": "norm", "error": "error", "runs": len}
+    table, *figures = item("table-2", "Table 2", "Table 2", records, quantities)
+    columns = ("data", "method", "norm", "norm, paper", "error", "error, paper", "runs", "nlpd, paper", "over seeds")
+    assert table.columns == columns
+    assert table.rows == [
+        ("mnist", "SOFT", None, None, 0.25, 0.074, 1, 0.271, ""),
+        ("mnist", "OVE", 1.0, 0.5, 0.5, 0.082, 2, 0.287, "0.5 to 1.5"),
+    ]
+    assert [figure.values for figure in figures] == [{"error": 0.25, "runs": 1}, {"norm": 1.0, "error": 0.5, "runs": 2}]
+    assert [*item("table-2", "Table 2", "Table 2", [], quantities)] == []

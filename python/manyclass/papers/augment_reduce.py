@@ -15,8 +15,7 @@ N(5, 25), cut off at -26 as in its code).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, Scale, biases_alone, draw_counts, load_problem
 from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
-from manyclass.papers.summary import RAN, PaperFigure, Plot, Quantity, Records, Table, trained_with, what_ran
+from manyclass.papers.summary import RAN, Plot, Records, trained_with
 from manyclass.special import sampled_utility_log_probabilities
 from manyclass.training.core_training import TrainingState
 
@@ -43,7 +42,11 @@ METHODS = (*OURS, *PAPERS_STEPS)
 SCALE: dict[str, Scale] = {"eurlex": "max", "amazoncat": "max"}
 CLIP = -26.0
 CODES_GAIN = 0.001  # of the local step of probit and logistic noise in the authors' code; the paper says 0.01
-BOTH = ("paper's steps", "ours")  # columns beside the paper's value
+SOLVERS = {"exact": solvers.Exact, "OVE": solvers.OVE, "Botev (css)": solvers.CSS}  # where not implicit, or SGD
+LOCAL_STEPS = {
+    method: solvers.MonteCarlo(family=noise, gain=CODES_GAIN, start="standard") for method, noise in NOISE.items()
+} | {"softmax A&R": solvers.Natural(floor=0)}
+MINIBATCHES = published.RUIZ["minibatches"]  # points, classes and iterations by data set
 CURVE_POINTS = 1000  # Figure 2's curves are over this many training points, the same for all methods
 CHECKPOINTS = 50  # of Figure 2's curves at most: the paper's iterations are many passes of small sets
 
@@ -52,54 +55,46 @@ Estimator = SoftmaxClassifier | AugmentReduceClassifier
 
 def plans(name: str, options: Options) -> Iterator[MethodPlan]:
     """One run a method; on the synthetic set for the two that the paper has."""
-    part = "synthetic" if name == "synthetic" else "table 3"
-    settings_name = options.settings_for(name, published.RUIZ["minibatches"])
+    settings_name = options.settings_for(name, MINIBATCHES)
     passes = {"max_iter": options.max_iter} if options.max_iter else {}
     for method in METHODS:
-        named = PAPERS_STEPS.get(method, method)
-        if name == "synthetic" and named not in published.RUIZ["synthetic"]:
+        if name != "synthetic":
+            part = "table 3"
+        elif PAPERS_STEPS.get(method, method) in ("OVE", "softmax A&R"):
+            part = "synthetic"
+        else:
             continue
-        steps = (_papers_model if method in PAPERS_STEPS else _model)(named, settings_name)
-        noise = {"noise": NOISE[named]} if named in NOISE else {}
-        intercept = {"fit_intercept": False} if settings_name == "synthetic" else {}
-        if named == "exact":
-            del steps["n_negatives"], steps["sampler"]
-        iterations = {"iterations": published.RUIZ["minibatches"][settings_name][2]} if method in PAPERS_STEPS else {}
-        yield MethodPlan(part, method, {**steps, **noise, **intercept, **passes}, iterations)
+        iterations = {"iterations": MINIBATCHES[settings_name][2]} if method in PAPERS_STEPS else {}
+        yield MethodPlan(part, method, _model(method, settings_name) | passes, iterations)
 
 
 def _model(method: str, name: str) -> dict[str, Any]:
-    solver = {"exact": solvers.Exact, "OVE": solvers.OVE, "Botev (css)": solvers.CSS}.get(method, solvers.Implicit)
-    model: dict[str, Any] = {"solver": solver(decay=0.8 if name == "mnist" else 0.9, averaging="none")}
-    if name != "synthetic":
-        return model | {"max_iter": 20, "n_negatives": 64, "sampler": "frequency_block"}
-    # One-vs-each of all classes takes K^2 terms.
-    return model | {"max_iter": 60, "n_negatives": 100, "sampler": "frequency_block" if method in NOISE else "block"}
-
-
-def _papers_model(method: str, name: str) -> dict[str, Any]:
-    """The paper's algorithm, but for the passes that its iterations make."""
-    size, n_negatives, _ = published.RUIZ["minibatches"][name]
-    solver = {"exact": solvers.Exact, "OVE": solvers.OVE}.get(method, solvers.SGD)
-    fall = {"decay": published.RUIZ["decay"], "decay_every": published.RUIZ["decay_iterations"]}
-    model: dict[str, Any] = {
-        "solver": solver(schedule="adaptive", batch_size=size, averaging="none", **fall),
-        "learning_rate": published.RUIZ["step"],
-        "n_negatives": n_negatives,
-        "sampler": "uniform",
-    }
-    if method == "softmax A&R":
-        model["local_step"] = solvers.Natural(floor=0)
-    elif method in NOISE:
-        model["local_step"] = solvers.MonteCarlo(family=NOISE[method], gain=CODES_GAIN, start="standard")
-    return model
+    """Parameters of a method, with the settings of a data set; the paper's iterations make its passes."""
+    named, drawn = PAPERS_STEPS.get(method, method), name == "synthetic"
+    model: dict[str, Any] = {"noise": NOISE[named]} if named in NOISE else {}
+    if drawn:
+        model["fit_intercept"] = False
+    if method in PAPERS_STEPS:
+        size, n_negatives, _ = MINIBATCHES[name]
+        fall = {"decay": published.RUIZ["decay"], "decay_every": published.RUIZ["decay_iterations"]}
+        solver = SOLVERS.get(named, solvers.SGD)(schedule="adaptive", batch_size=size, averaging="none", **fall)
+        model |= {"solver": solver, "learning_rate": published.RUIZ["step"]}
+        model |= {"local_step": LOCAL_STEPS[named]} if named in NOISE else {}
+        sampled = {"n_negatives": n_negatives, "sampler": "uniform"}
+    else:
+        solver = SOLVERS.get(named, solvers.Implicit)(decay=0.8 if name == "mnist" else 0.9, averaging="none")
+        model |= {"solver": solver, "max_iter": 60 if drawn else 20}
+        # One-vs-each of all classes takes K^2 terms.
+        blocks = "block" if drawn and named == "OVE" else "frequency_block"
+        sampled = {"n_negatives": 100 if drawn else 64, "sampler": blocks}
+    return model if named == "exact" else model | sampled
 
 
 def load(name: str, options: Options) -> Problem | None:
     """The data set; none for the synthetic one, which a run draws with its seed."""
     if name == "synthetic":
         return None
-    scale = SCALE.get(options.settings_for(name, published.RUIZ["minibatches"]))
+    scale = SCALE.get(options.settings_for(name, MINIBATCHES))
     return load_problem(options.places[name], scale=scale, max_rows=options.max_rows, n_jobs=options.n_jobs)
 
 
@@ -154,11 +149,11 @@ def _synthetic(run: Run) -> Results:
 def _classification(run: Run, data: Problem) -> Results:
     classes, labels = np.unique(data.y_train, return_inverse=True)
     rows = np.sort(np.random.default_rng(0).permutation(len(labels))[:CURVE_POINTS])
-    X_some, some_labels = data.X_train[rows], labels[rows].astype(np.int32)
+    X, shown_labels = data.X_train[rows], labels[rows].astype(np.int32)
     model = _estimator(run, len(labels))
     checkpoints = summary.evenly_spaced(int(model.max_iter), CHECKPOINTS)
     start = _start(run, len(classes), data.X_train.shape[1])
-    curve = Curve(("seconds", "elbo"), lambda state: {"elbo": _bound(run, state, X_some, some_labels)}, checkpoints)
+    curve = Curve(("seconds", "elbo"), lambda state: {"elbo": _bound(run, state, X, shown_labels)}, checkpoints)
     model.fit(data.X_train, data.y_train, callback=curve, **start)
     measures = model.evaluate(data.X_test, data.y_test)
     return {
@@ -194,99 +189,38 @@ def _by_the_papers_sampler(run: Run, model: Estimator, data: Problem, labels: ND
 
 
 def report(records: Records) -> Items:
-    """Tables 1-3, Figure 2 and section 4.1."""
-    parts = summary.by_key(records, "part")
-    if "synthetic" in parts:
-        yield from _section_41(parts["synthetic"])
-    if "table 3" in parts:
-        yield from _tables(parts["table 3"])
+    """Tables 1-3, Figure 2 and section 4.1; methods of ours that are not the paper's have "ours" behind their name."""
+    named = [{**r, "method": PAPERS_STEPS.get(r["method"], f"{r['method']}, ours")} for r in records]
+    parts = summary.by_key(named, "part")
+    drawn, trained = parts.get("synthetic", []), parts.get("table 3", [])
+    caption = f"Section 4.1: biases only, 10^4 classes ({published.RUIZ['synthetic_classes']} in the paper)"
+    errors = {"bound": "bound", "mean error": "mean_absolute_error", "bound, closed form": "closed_form"}
+    yield from summary.item(
+        "synthetic", caption, "section 4.1", drawn, errors | {"classes": "n_classes", "seconds": "seconds"}
+    )
+    if drawn:
+        caption = "Section 4.1: mean absolute error of the probabilities by training time"
+        lines = summary.panels(drawn, "seconds", "mean_absolute_error", "-o")
+        yield Plot("synthetic", caption, "seconds", "mean |p - p_ML|", lines, log_y=True)
+    yield from summary.shapes("Table 1", trained, published.SHAPE)
+    caption = "Table 2: training time of a pass, ours of the processor"
+    yield from summary.item("table-2", caption, "Table 2", trained, {"seconds": "seconds_per_pass"})
+    caption = "Table 3: test log-likelihood per point (of probit and logistic by the paper's sampler) and accuracy"
+    scores: dict[str, summary.Quantity] = {"log-likelihood": summary.averaged(_log_likelihood), "accuracy": "accuracy"}
+    yield from summary.item("table-3", caption, "Table 3", trained, scores | {"by quadrature": "log_likelihood"})
+    if trained:
+        caption, lines = "evidence lower bound by processor seconds", summary.panels(trained, "seconds", "elbo", "-o")
+        yield Plot("figure-2", f"Figure 2: {caption} of training", "seconds", "mean bound [nats]", lines)
+    bounded = [r for r in trained if r["method"].removesuffix(", ours") in ("OVE", "softmax A&R")]
+    caption = "Figure 2: evidence lower bound at the end"
+    yield from summary.item("figure-2", caption, "Figure 2", bounded, {"bound at the end": "elbo"})
 
 
-Sides = tuple[Records, Records]
-
-
-def _log_likelihood(record: dict[str, Any]) -> float | None:
+def _log_likelihood(results: Results) -> float | None:
     """By the paper's sampler, where it was made."""
-    likelihood: float | None = record["results"][
-        "log_likelihood" if record["results"]["sampled"] is None else "sampled"
-    ]
+    likelihood: float | None = results["log_likelihood" if results["sampled"] is None else "sampled"]
     return likelihood
 
 
-def _sides(records: Records) -> dict[tuple[str, str], Sides]:
-    """Records by data set and the paper's name of the method: those with the paper's steps, and ours."""
-    sides: dict[tuple[str, str], Sides] = {}
-    for (name, method), group in summary.by_key(records, "data", "method").items():
-        pair = sides.setdefault((name, PAPERS_STEPS.get(method, method)), ([], []))
-        pair[method not in PAPERS_STEPS].extend(group)
-    return sides
-
-
-def _means(sides: Sides, quantity: Quantity) -> list[float | None]:
-    return [summary.mean(summary.values(side, quantity)) for side in sides]
-
-
-def _figures(item: str, records: Records, quantities: Mapping[str, Quantity]) -> Iterator[PaperFigure]:
-    """Of "..., paper's steps" under the paper's name of the method, of ours with "ours" behind it."""
-    for figure in summary.figures(item, records, quantities):
-        ours = figure.method not in PAPERS_STEPS
-        yield replace(figure, method=f"{figure.method}, ours" if ours else PAPERS_STEPS[figure.method])
-
-
-def _section_41(records: Records) -> Items:
-    rows: list[list[Any]] = []
-    for (_, method), sides in _sides(records).items():
-        bound, error = published.RUIZ["synthetic"][method]
-        group = [*sides[0], *sides[1]]
-        counted = [group[0]["results"]["n_classes"], published.RUIZ["synthetic_classes"]]
-        counted += summary.means(group, "closed_form")
-        bounds, errors = [bound, *_means(sides, "bound")], [error, *_means(sides, "mean_absolute_error")]
-        rows.append([method, *counted, *bounds, *errors, *_means(sides, "seconds")])
-    bounds_of = ("bound, closed form", "bound, paper", *BOTH)
-    seconds_of = (f"seconds, {b}" for b in BOTH)
-    columns = ("method", "classes", "paper", *bounds_of, "mean |p - p_ML|, paper", *BOTH, *seconds_of)
-    yield Table("synthetic", "Section 4.1: biases only, 10^4 classes", columns, rows, what_ran(records))
-    caption = "Section 4.1: mean absolute error of the probabilities by training time"
-    drawn = summary.panels(records, "seconds", "mean_absolute_error", "-o")
-    yield Plot("synthetic", caption, "seconds", "mean |p - p_ML|", drawn, log_y=True)
-    yield from _figures("section 4.1", records, {"bound": "bound", "mean error": "mean_absolute_error"})
-
-
-def _tables(records: Records) -> Items:
-    sizes, times, scores = [], [], []
-    for name, group in summary.by_key(records, "data").items():
-        ours, theirs = group[0]["results"]["shape"], published.RUIZ["shapes"].get(name, (None,) * 4)
-        batch = published.RUIZ["minibatches"].get(name)
-        sizes.append([name, *summary.beside(ours, theirs), ", ".join(map(str, batch)) if batch else None])
-    groups = _sides(records)
-    seconds = {key: _means(sides, "seconds_per_pass") for key, sides in groups.items()}
-    for (name, method), sides in groups.items():
-        theirs = published.RUIZ["seconds"].get(name, {})
-        base = seconds.get((name, "OVE"), [None, None])
-        relative = map(summary.ratio, seconds[name, method], base)
-        paper = theirs.get(method), summary.ratio(theirs.get(method), theirs.get("OVE"))
-        times.append([name, method, paper[0], *seconds[name, method], paper[1], *relative])
-        likelihood, accuracy = published.RUIZ["table_3"].get(name, {}).get(method, (None, None))
-        likelihoods = [likelihood, *_means(sides, _log_likelihood), *_means(sides, "log_likelihood")]
-        scores.append([name, method, *likelihoods, accuracy, *_means(sides, "accuracy")])
-    ran = what_ran(records)
-    columns: tuple[str, ...] = ("covariates", "paper", "classes", "paper", "train", "paper", "test", "paper")
-    caption = "Table 1: data (and the paper's minibatches of points and classes, and iterations)"
-    yield Table("table-1", caption, ("data", *columns, "paper's settings"), sizes)
-    columns = ("data", "method", "seconds a pass, paper", *BOTH, "over OVE's, paper", *BOTH)
-    yield Table("table-2", "Table 2: training time of a pass, ours of the processor", columns, times, ran)
-    by_quadrature = (f"by quadrature, {b}" for b in BOTH)
-    columns = ("data", "method", "log-likelihood, paper", *BOTH, *by_quadrature, "accuracy, paper", *BOTH)
-    caption = "Table 3: test log-likelihood per point (of probit and logistic by the paper's sampler) and accuracy"
-    yield Table("table-3", caption, columns, scores, ran)
-    caption = "Figure 2: evidence lower bound by processor seconds of training"
-    yield Plot("figure-2", caption, "seconds", "mean bound [nats]", summary.panels(records, "seconds", "elbo", "-o"))
-    yield from summary.shape_figures("Table 1", records, published.SHAPE)
-    yield from _figures("Table 2", records, {"seconds": "seconds_per_pass"})
-    yield from _figures("Table 3", records, {"log-likelihood": _log_likelihood, "accuracy": "accuracy"})
-    bounded = [r for r in records if PAPERS_STEPS.get(r["method"], r["method"]) in ("OVE", "softmax A&R")]
-    yield from _figures("Figure 2", bounded, {"bound at the end": "elbo"})
-
-
-DATA = ("synthetic", *published.RUIZ["shapes"])
+DATA = ("synthetic", *(data for data, _ in published.values("augment-reduce", "Table 1")))
 EXPERIMENT = Experiment("augment-reduce", SUMMARY, DATA, METHODS, plans, load, perform, report, settings=DATA[1:])

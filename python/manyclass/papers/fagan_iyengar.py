@@ -13,7 +13,8 @@ whose candidates are all drawn (0.89 and 0.86: it runs away), which is "is (labe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,8 @@ from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, load_problem
 from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
-from manyclass.papers.summary import RAN, PaperFigure, Plot, Records, Table, trained_with, what_ran
+from manyclass.papers.summary import RAN, Plot, Quantity, Records, trained_with
 from manyclass.parts import Part
-from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState
 
 SUMMARY = "Fagan & Iyengar 2018: U-max and Implicit SGD against the biased methods (Tables 1-3, Figures 1-3)"
@@ -34,8 +34,10 @@ FEATURES, ROWS = 10_000, 100_000
 GRID = tuple(10.0**power for power in range(-3, 4))
 RAMAN_GRID = tuple(10.0**power for power in range(-4, 3))  # what Figure 2 shows
 TUNING_SHARE = 0.1
+LOSS = "training log-loss [nats]"
 SENSITIVITY_ON = "eurlex"  # as in the paper; without it, the first data set chosen
 
+RATES = {data: rates for (data, _), rates in published.values("fagan-iyengar", "Table 2").items()}
 STEPS: dict[str, Any] = {"shuffle": False, "decay": 0.9}
 IN_BATCHES = STEPS | {"batch_size": 100, "share_classes": True}
 ONE_BY_ONE = STEPS | {"batch_size": 1, "u_init": "zero", "u_learning_rate": "tied"}
@@ -58,8 +60,7 @@ VARIANTS: dict[str, tuple[Part, int]] = {
 
 def plans(name: str, options: Options) -> Iterator[MethodPlan]:
     """The tuning runs on a tenth of the rows, the runs at the paper's rates, and, on one data set, at all rates."""
-    rates_of_paper = published.FAGAN_IYENGAR["rates"]
-    rates = rates_of_paper[options.settings_for(name, rates_of_paper)]
+    rates = RATES[options.settings_for(name, RATES)]
 
     def planned(part: str, method: str, rate: float, share: float = 1.0, seeds: tuple[int, ...] = (0,)) -> MethodPlan:
         solver, n_negatives = (METHODS | VARIANTS)[method]
@@ -108,18 +109,42 @@ def perform(run: Run, context: Context) -> Results:
 
 
 def report(records: Records) -> Items:
-    """Tables 1-3 and Figures 1-3, the paper's values beside ours."""
+    """Tables 1-4 and Figures 1-3, the paper's values beside ours."""
     parts = summary.by_key(records, "part")
-    paper = published.FAGAN_IYENGAR["shapes"]
-    groups = summary.by_key(records, "data")
-    shapes = [[n, *summary.beside(g[0]["results"]["shape"], paper.get(n, (None,) * 3))] for n, g in groups.items()]
-    columns = ("data", "classes", "paper", "features", "paper", "rows", "paper")
-    yield Table("table-1", "Table 1: data", columns, shapes)
-    yield from summary.shape_figures("Table 1", records, ("classes", "features", "rows"))
-    yield from _table_2(parts.get("tuning", []))
-    yield from _table_3(parts.get("table 3", []))
+    tuned, trained = parts.get("tuning", []), parts.get("table 3", [])
+    yield from summary.shapes("Table 1", records, ("classes", "features", "rows"))
+    best = {method: partial(_of, method, _best_rate) for method in summary.by_key(tuned, "method")}
+    caption = "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows"
+    yield from summary.item("table-2", caption, "Table 2", tuned, best, of_all=True)
+    losses: dict[str, Quantity] = {
+        "log-loss": "final_log_loss",
+        "over Implicit's": summary.over(trained, "final_log_loss", "implicit"),
+        "error": "final_error",
+        "seconds": "seconds",
+    }
+    caption = "Table 3: training log-loss after the last pass"
+    yield from summary.item("table-3", caption, "Table 3", trained, losses)
+    methods = summary.by_key(trained, "method")
+    if "implicit" in methods and "umax" in methods:
+        one, five = partial(_of, "implicit", "seconds"), partial(_of, "umax", "seconds")
+        times: dict[str, Quantity] = {"Implicit, s": one, "five classes, s": five}
+        times["ratio"] = lambda runs: summary.ratio(five(runs), one(runs))
+        yield from summary.item("table-4", "Table 4: seconds of training", "Table 4", trained, times, of_all=True)
+    if trained:
+        lines = summary.panels(trained, "epoch", "log_loss", "-o")
+        yield Plot("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", "pass", LOSS, lines)
+    half = PASSES // 2
+    halfway = summary.averaged(lambda r: dict(zip(r["epoch"], r["log_loss"], strict=True)).get(half))
+    caption = f"Figure 1: training log-loss after {half} passes"
+    implicit = methods.get("implicit", [])
+    yield from summary.item("figure-1", caption, "Figure 1", implicit, {f"log-loss after {half} passes": halfway})
     if "sensitivity" in parts:
         yield from _sensitivity(parts["sensitivity"])
+
+
+def _of(method: str, quantity: Quantity, records: Records) -> Any:
+    """A quantity of the runs of one method."""
+    return summary.value_of([r for r in records if r["method"] == method], quantity)
 
 
 def _losses(records: Records) -> dict[float, float | None]:
@@ -127,103 +152,51 @@ def _losses(records: Records) -> dict[float, float | None]:
     return {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in records}
 
 
-def _best_rate(records: Records) -> tuple[float | None, bool]:
-    """The rate of the smallest log-loss, and whether it is at the edge of the grid."""
-    losses = _losses(records)
-    finite = {rate: loss for rate, loss in losses.items() if loss is not None}
-    best = min(finite, key=finite.__getitem__) if finite else None
-    return best, best in (min(losses), max(losses))
+def _best_rate(records: Records) -> float | None:
+    """The rate of the smallest log-loss."""
+    finite = {loss: rate for rate, loss in _losses(records).items() if loss is not None}
+    return finite[min(finite)] if finite else None
 
 
-def _table_2(records: Records) -> Items:
-    def cells(key: tuple[str, str], group: Records) -> list[Any]:
-        best, at_edge = _best_rate(group)
-        return [*key, best, published.FAGAN_IYENGAR["rates"].get(key[0], {}).get(key[1]), "yes" if at_edge else "no"]
-
-    columns = ("data", "solver", "best rate", "paper", "at the edge of the grid")
-    caption = "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows"
-    yield summary.table("table-2", caption, columns, records, cells, "data", "method")
-    for name, group in summary.by_key(records, "data").items():
-        best = {method: _best_rate(tuned)[0] for method, tuned in summary.by_key(group, "method").items()}
-        yield PaperFigure("Table 2", name, "all", best, group)
-
-
-def _table_3(records: Records) -> Items:
-    rows: list[list[Any]] = []
-    halfway = {f"log-loss after {PASSES // 2} passes": lambda r: _at_pass(r, PASSES // 2)}
-    for name, records_of_data in summary.by_key(records, "data").items():
-        by_method = summary.by_key(records_of_data, "method")
-        (implicit,) = summary.means(by_method.get("implicit", []), "final_log_loss")
-        for method, group in by_method.items():
-            loss, error = summary.means(group, "final_log_loss", "final_error")
-            over_implicit = summary.ratio(loss, implicit)
-            relative = published.FAGAN_IYENGAR["relative"].get(name, {}).get(method, (None, None))
-            recorded = published.FAGAN_IYENGAR["recorded"].get(name, {}).get(method, {})
-            seconds = summary.mean(summary.values([r for r in group if r["results"]["seconds"]], "seconds"))
-            over_seeds = summary.spread(summary.values(group, "final_log_loss"))
-            loss_cells = [loss, over_seeds, recorded.get("log_loss"), over_implicit, *relative]
-            rows.append([name, method, *loss_cells, error, recorded.get("error"), seconds])
-            values = {"log-loss": loss, "over Implicit's": over_implicit, "error": error}
-            yield PaperFigure("Table 3", name, method, values, group)
-        if "implicit" in by_method:
-            yield from summary.figures("Figure 1", by_method["implicit"], halfway)
-        if "implicit" in by_method and "umax" in by_method:
-            one, five = (summary.means(by_method[method], "seconds")[0] for method in ("implicit", "umax"))
-            values = {"Implicit, s": one, "five classes, s": five, "ratio": summary.ratio(five, one)}
-            yield PaperFigure("Table 4", name, "all", values, [*by_method["implicit"], *by_method["umax"]])
-    loss_columns = ("log-loss", "range over seeds", "authors", "relative", "ICLR", "arXiv")
-    columns = ("data", "solver", *loss_columns, "error", "authors", "seconds")
-    yield Table("table-3", "Table 3: training log-loss after the last pass", columns, rows, what_ran(records))
-    yield _curves("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", records, "data", "method")
-
-
-def _at_pass(record: dict[str, Any], n_pass: int) -> float | None:
-    """The log-loss after a pass; None where it was not measured."""
-    return dict(zip(record["results"]["epoch"], record["results"]["log_loss"], strict=True)).get(n_pass)
+def _loss_at(rate: float, records: Records) -> float | None:
+    return _losses(records).get(rate)
 
 
 def _sensitivity(records: Records) -> Items:
-    rates = sorted({r["model"]["learning_rate"] for r in records})
-    methods, where = summary.by_key(records, "method"), records[0]["data"]
-    losses = {method: _losses(group) for method, group in methods.items()}
-    rows: list[list[Any]] = [[method, *map(by_rate.get, rates)] for method, by_rate in losses.items()]
-    umax = [r for r in records if r["method"].startswith("umax")]
-    if "umax" in losses and "umax (raman)" in losses:
-        raman, ours = losses["umax (raman)"], losses["umax"]
-        ratios = {rate: summary.ratio(raman.get(rate), ours.get(rate)) for rate in rates}
-        rows.append([f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR['raman']})", *ratios.values()])
-        best = [min(loss for loss in by_rate.values() if loss is not None) for by_rate in (raman, ours)]
-        values = {f"at {rate:g}": ratios[rate] for rate in (RAMAN_GRID[1], RAMAN_GRID[-2])}
-        values |= {"Raman's over the proposed": summary.mean([ratios.get(rate) for rate in RAMAN_GRID])}
-        yield PaperFigure("Figure 2", where, "umax", values | {"at the best rates": best[0] / best[1]}, umax)
-    caption = f"Figures 2 and 3 in numbers: log-loss after the last pass on {where}, by learning rate"
-    yield Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows, what_ran(records))
-    umax_caption = f"Figure 2: the two double sums, U-max on {where}, by learning rate"
-    on_grid = [r for r in umax if r["model"]["learning_rate"] in RAMAN_GRID]
-    yield _curves("figure-2", umax_caption, on_grid, "method", "rate")
-    yield _curves("figure-3", f"Figure 3: sensitivity to the learning rate on {where}", records, "method", "rate")
-    for method, group in methods.items():
-        yield PaperFigure("Figure 3", where, method, {"worst over best rate": _worst_over_best(losses[method])}, group)
+    where, formulations = records[0]["data"], ("umax", "umax (raman)")
+    by_rate: dict[str, Quantity] = {"worst over best rate": _worst_over_best}
+    by_rate |= {f"log-loss at {rate:g}": partial(_loss_at, rate) for rate in sorted(_losses(records))}
+    caption = f"Figure 3: sensitivity to the learning rate on {where}"
+    yield from summary.item("sensitivity", f"{caption}, in numbers", "Figure 3", records, by_rate)
+    rates = sorted(records, key=lambda r: r["model"]["learning_rate"])
+    named = [{**r, "rate": f"{r['model']['learning_rate']:g}"} for r in rates]
+    lines = summary.panels(named, "epoch", "log_loss", "-o", panel="method", line="rate")
+    yield Plot("figure-3", caption, "pass", LOSS, lines, log_y=True)
+    umax = [r for r in named if r["method"] in formulations and r["model"]["learning_rate"] in RAMAN_GRID]
+    caption = f"Figure 2: the two double sums, U-max on {where}, by learning rate"
+    lines = summary.panels(umax, "epoch", "log_loss", "-o", panel="method", line="rate")
+    yield Plot("figure-2", caption, "pass", LOSS, lines, log_y=True)
+    both = [{**r, "method": "umax", "formulation": r["method"]} for r in umax]
+    if len(summary.by_key(both, "formulation")) == len(formulations):
+        ratios: dict[str, Quantity] = {"Raman's over the proposed": partial(_raman_over_proposed, RAMAN_GRID)}
+        ratios |= {f"at {rate:g}": partial(_raman_over_proposed, [rate]) for rate in RAMAN_GRID}
+        yield from summary.item(
+            "figure-2", f"{caption}: log-losses, Raman's over the proposed", "Figure 2", both, ratios
+        )
 
 
-def _worst_over_best(losses: dict[float, float | None]) -> float | None:
-    on_grid = [losses.get(rate) for rate in GRID]
-    ended = [loss for loss in on_grid if loss is not None]
-    return max(ended) / min(ended) if len(ended) == len(on_grid) else None
+def _worst_over_best(records: Records) -> float | None:
+    """The largest log-loss over the smallest one of the grid, if training came to an end at all of its rates."""
+    losses = [loss for rate, loss in _losses(records).items() if rate in GRID and loss is not None]
+    return max(losses) / min(losses) if len(losses) == len(GRID) else None
 
 
-def _curves(name: str, caption: str, records: Records, panel: str, line: str) -> Plot:
-    def line_of(record: dict[str, Any]) -> str:
-        return f"{record['model']['learning_rate']:g}" if line == "rate" else str(record[line])
-
-    panels = []
-    for title, group in summary.by_key(records, panel).items():
-        group = sorted(group, key=lambda r: r["model"]["learning_rate"]) if line == "rate" else group
-        first_seed = summary.first_seed(group)
-        series = [Series(line_of(r), r["results"]["epoch"], r["results"]["log_loss"], "-o") for r in first_seed]
-        panels.append(Panel(str(title), series))
-    return Plot(name, caption, "pass", "training log-loss [nats]", panels, log_y=line == "rate")
+def _raman_over_proposed(rates: Sequence[float], records: Records) -> float | None:
+    """The mean over learning rates of the log-loss of one formulation over that of the other."""
+    groups = summary.by_key(records, "formulation")
+    raman, proposed = _losses(groups["umax (raman)"]), _losses(groups["umax"])
+    return summary.mean([summary.ratio(raman.get(rate), proposed.get(rate)) for rate in rates])
 
 
-DATA, ALL = tuple(published.FAGAN_IYENGAR["shapes"]), (*METHODS, *VARIANTS)
+DATA, ALL = tuple(RATES), (*METHODS, *VARIANTS)
 EXPERIMENT = Experiment("fagan-iyengar", SUMMARY, DATA, ALL, plans, load, perform, report, settings=DATA)

@@ -18,7 +18,7 @@ in its place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,11 @@ from manyclass.datasets import l2_normalize, load_xmc
 from manyclass.datasets.xmc import split_file
 from manyclass.figures import FIGURES
 from manyclass.metrics import precision_at_k
-from manyclass.papers import published, summary
+from manyclass.papers import summary
 from manyclass.papers.data import find_data, load_problem
 from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
-from manyclass.papers.summary import RAN, PaperFigure, Plot, Records, trained_with
+from manyclass.papers.summary import RAN, Plot, Quantity, Records, averaged, trained_with
 from manyclass.parts import Part
-from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
@@ -47,6 +46,7 @@ SUMMARY = "Yen et al. 2018: exact, sampled, searched and decomposed gradients, a
 FACES = "faces"
 DATA = ("omniglot", FACES, "eurlex57k", "yso-en", "gowalla")
 DENSE = ("omniglot", FACES, "mnist")
+STANDING_IN = {"Table 1": FACES, "Table 2": "yso-en"}  # for the data of the paper's tables
 OURS = ("softmax", "sampled-softmax", "sampled-softmax-logq", "margin", "mips", "decomposed", "messages")
 PRINTED = "printed messages"  # the rule "printed" of messages: Algorithm 2 to the letter
 PAPERS_STEPS = {
@@ -225,44 +225,35 @@ def _hits(state: TrainingState, X: Any, Y: sp.csr_array) -> float:
 
 
 def report(records: Records) -> Items:
-    """A table of ends, and the figures."""
-    first = summary.by_key(summary.first_seed(records), "data")
+    """A table of ends for each data set, and the figures."""
+    quantities: dict[str, Quantity] = {
+        "P@1": "test",
+        "P@1 in training": "train",
+        "best P@1": averaged(lambda results: max(results["test"], default=None)),
+        "seconds a pass": averaged(_seconds_of_a_pass),
+        "passes": averaged(lambda results: float(len(results["seconds"]))),
+    }
     for name, group in summary.by_key(records, "data").items():
         shape = group[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
-        columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
-        yield summary.table(f"loss-decomposition-{name}", caption, columns, group, _row, "method")
-        if name in published.YEN["tables"]:
-            yield from summary.shape_figures(published.YEN["tables"][name][0], group, ("classes", "features", "rows"))
-        for method, records_of_method in summary.by_key(group, "method").items():
-            _, _, end, _, _, a_pass, passes = _row(method, records_of_method)
-            values = {"P@1": end, "seconds a pass": a_pass, "passes": passes}
-            yield PaperFigure("Figure 1" if name in DENSE else "Figure 2", name, method, values, records_of_method)
-    for axis, axis_label in (("time", "processor seconds"), ("passes", "passes")) if first else ():
+        figure = "Figure 1" if name in DENSE else "Figure 2"
+        yield from summary.item(f"loss-decomposition-{name}", caption, figure, group, quantities)
+    for table, name in STANDING_IN.items():
+        group = [r for r in records if r["data"] == name]
+        yield from summary.shapes(table, group, ("classes", "features", "rows"))
+    for axis, name in (("seconds", "time"), ("passes", "passes")) if records else ():
+        shown = [{**r, "results": r["results"] | {"passes": range(1, len(r["results"]["test"]) + 1)}} for r in records]
         panels = [
-            Panel(f"{name}, {part}", [_series(r["method"], r["results"], axis, part) for r in group])
-            for name, group in first.items()
+            replace(panel, title=f"{panel.title}, {part}")
             for part in ("test", "train")
+            for panel in summary.panels(shown, axis, part)
         ]
-        yield Plot(f"loss-decomposition-{axis}", f"P@1 against {axis_label}", axis_label, "P@1", panels, log_x=True)
+        yield Plot(f"loss-decomposition-{name}", f"P@1 against {name}", axis, "P@1", panels, log_x=True)
 
 
-def _series(method: str, results: Results, axis: str, part: str) -> Series:
-    y = results[part]
-    return Series(method, results["seconds"] if axis == "time" else range(1, len(y) + 1), y)
-
-
-def _row(method: str, records: Records) -> list[Any]:
-    def seconds_of_a_pass(record: dict[str, Any]) -> float:
-        ends = record["results"]["seconds"]
-        return float(ends[-1] - ends[0]) / max(1, len(ends) - 1)
-
-    trained = [r for r in records if r["results"]["seconds"]]
-    if not trained:
-        return [method, *[None] * 5, 0]
-    speed = seconds_of_a_pass, lambda r: float(len(r["results"]["seconds"]))
-    train, test, best, *speeds = summary.means(trained, "train", "test", lambda r: max(r["results"]["test"]), *speed)
-    return [method, train, test, summary.spread(summary.values(trained, "test")), best, *speeds]
+def _seconds_of_a_pass(results: Results) -> float | None:
+    ends = results["seconds"]
+    return (ends[-1] - ends[0]) / max(1, len(ends) - 1) if ends else None
 
 
 EXPERIMENT = Experiment("loss-decomposition", SUMMARY, DATA, METHODS, plans, load, perform, report, open_data=True)

@@ -258,9 +258,9 @@ def _optimum(name: str, records: Records) -> tuple[float | None, str]:
 def _table(name: str, records: Records, optimum: float) -> Table:
     rows: list[list[Any]] = []
     for solver, group in summary.by_key(records, "method").items():
-        ends = summary.values(group, "objective")
+        ends = [summary.value_of([record], "objective") for record in group]
         excess = [None if end is None else end - optimum for end in ends]
-        scores = summary.means(group, "test_log_loss", "test_accuracy", "passes", "seconds")
+        scores = [summary.value_of(group, name) for name in ("test_log_loss", "test_accuracy", "passes", "seconds")]
         kind, first = "unbiased" if solver in UNBIASED else "biased", group[0]["results"]
         factors = [first["factor"], first["u_factor"] if solver in WITH_U_STEP else None]
         rows.append([solver, kind, summary.mean(excess), summary.spread(excess), *scores, *factors])

@@ -9,9 +9,10 @@ import csv
 import html
 import importlib.util
 import io
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from manyclass.models import MODELS
+from manyclass.papers.published import values as published_values
 from manyclass.parts import Part, same
 from manyclass.plot.style import FORMS, Panel, Picture, Series, line_chart
 from manyclass.registry import parts
@@ -54,8 +56,8 @@ FIRST = ("estimator", "solver", "steps", *OBJECTIVE, *STEP, "sampler", *SEARCH, 
 NEVER = ("n_jobs", "random_state", "verbose")
 
 Words = dict[str, str]
-# A key of the results, of a curve its end, or what is computed from a record.
-Quantity = str | Callable[[dict[str, Any]], Any]
+# A key of the results, or what is computed from the runs of a row.
+Quantity = str | Callable[[Records], Any]
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ class Table:
     columns : sequence of str
     rows : sequence of sequences
     ran : sequence of (str, str)
-        What stands behind the figures: a method that a cell of a row names, or "method, column" where several ran, and
-        what it ran. Empty where nothing was trained.
+        What stands behind the figures: a method that a cell of a row names, and what it ran. Empty where nothing was
+        trained.
     """
 
     name: str
@@ -79,12 +81,6 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     ran: Sequence[Ran] = ()
-
-    def ran_in(self, row: Sequence[Cell]) -> list[Ran]:
-        """Return what the methods ran that a row names."""
-        cells = {cell for cell in row if isinstance(cell, str)}
-        names = cells | {f"{cell}, {column}" for cell in cells for column in self.columns}
-        return [(method, words) for method, words in self.ran if method in names]
 
     def markdown(self) -> str:
         """The table as Markdown, its caption above it, what ran below it."""
@@ -99,8 +95,8 @@ class Table:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([*self.columns, *(["ran"] if self.ran else [])])
         for row in self.rows:
-            ran = [" | ".join(f"{method}: {words}" for method, words in self.ran_in(row))] if self.ran else []
-            writer.writerow(["" if cell is None else cell for cell in (*row, *ran)])
+            ran = [" | ".join(f"{m}: {words}" for m, words in self.ran if m in row or "all" in row)] if self.ran else []
+            writer.writerow([*row, *ran])
         return out.getvalue()
 
     def html(self) -> str:
@@ -141,7 +137,7 @@ class PaperFigure:
         "all" if the row is of all of them.
     values : mapping of str to number or str
         By quantity; None is a value that training did not reach, as when it diverged.
-    records : sequence of dict
+    records : list of dict
         Of the runs behind them.
     """
 
@@ -149,7 +145,7 @@ class PaperFigure:
     data: str
     method: str
     values: Mapping[str, Cell]
-    records: Sequence[Mapping[str, Any]]
+    records: Records
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,8 @@ def write_report(
         files |= {f"{table.name}.md": table.markdown().encode(), f"{table.name}.csv": table.csv().encode()}
         page.append(table.html())
     for plot in () if warnings else report.plots:
-        picture = draw(plot)
+        chart = line_chart(plot.panels, plot.x_label, plot.y_label, log_x=plot.log_x, log_y=plot.log_y)
+        picture = Picture(chart.figure, f"{plot.caption}. {chart.alt}")
         images = {form: picture.image(form) for form in FORMS}
         files |= {f"{plot.name}.{form}": image for form, image in images.items()}
         page.append(f"<h2>{html.escape(plot.caption)}</h2>\n{picture.tag(images['svg'])}")
@@ -206,12 +203,6 @@ def write_report(
     for name, data in files.items():
         (folder / name).write_bytes(data)
     return [folder / name for name in files], warnings
-
-
-def draw(plot: Plot) -> Picture:
-    """Return the plot in the style of `manyclass.plot`; needs matplotlib."""
-    picture = line_chart(plot.panels, plot.x_label, plot.y_label, log_x=plot.log_x, log_y=plot.log_y)
-    return Picture(picture.figure, f"{plot.caption}. {picture.alt}")
 
 
 def _shown(cell: Cell) -> str:
@@ -237,19 +228,24 @@ def first_seed(records: Records) -> Records:
     return [record for record in records if record["seed"] == 0]
 
 
-def values(records: Records, quantity: Quantity) -> list[Any]:
-    """Return a quantity of each record."""
-
-    def value_of(record: dict[str, Any]) -> Any:
-        value = quantity(record) if callable(quantity) else record["results"].get(quantity)
-        return (value or [None])[-1] if isinstance(value, list) else value
-
-    return list(map(value_of, records))
+def value_of(records: Records, quantity: Quantity) -> Any:
+    """Return what a quantity of some runs is: by its name the mean of what they have, of a curve at its end."""
+    if callable(quantity):
+        return quantity(records)
+    results = [record["results"].get(quantity) for record in records]
+    return mean([(value or [None])[-1] if isinstance(value, list) else value for value in results])
 
 
-def means(records: Records, *quantities: Quantity) -> list[float | None]:
-    """Return the mean over records of each of some quantities."""
-    return [mean(values(records, quantity)) for quantity in quantities]
+def averaged(function: Callable[[dict[str, Any]], Any]) -> Quantity:
+    """Return the quantity that is the mean of what a function makes of the results of each run."""
+    return lambda records: mean([function(record["results"]) for record in records])
+
+
+def over(records: Records, quantity: Quantity, method: str) -> Quantity:
+    """Return a quantity as a multiple of that of a method on the same data."""
+    groups = by_key(records, "data", "method")
+    bases = {data: value_of(group, quantity) for (data, name), group in groups.items() if name == method}
+    return lambda runs: ratio(value_of(runs, quantity), bases.get(runs[0]["data"]))
 
 
 def evenly_spaced(last: int, count: int) -> set[int]:
@@ -276,43 +272,76 @@ def ratio(value: float | None, base: float | None) -> float | None:
 # Tables and figures of a report
 
 
-def beside(ours: Iterable[Cell], theirs: Iterable[Cell]) -> list[Cell]:
-    """Cells of ours, each with the published value behind it."""
-    return [cell for pair in zip(ours, theirs, strict=True) for cell in pair]
-
-
-def panels(records: Records, x: str, y: str, style: str = "-") -> list[Panel]:
+def panels(
+    records: Records, x: str, y: str, style: str = "-", *, panel: str = "data", line: str = "method"
+) -> list[Panel]:
     """A panel for each data set, and in it a line for each method: y of the results against x, of the first seed."""
     return [
-        Panel(name, [Series(r["method"], r["results"][x], r["results"][y], style) for r in group])
-        for name, group in by_key(first_seed(records), "data").items()
+        Panel(title, [Series(r[line], r["results"][x], r["results"][y], style) for r in group])
+        for title, group in by_key(first_seed(records), panel).items()
     ]
 
 
-def table(
-    name: str, caption: str, columns: Sequence[str], records: Records, cells: Callable[..., Sequence[Cell]], *keys: str
-) -> Table:
-    """Return a table with a row for each group of records by `keys`, and what their methods ran.
+def item(
+    name: str, caption: str, figure: str, records: Records, quantities: Mapping[str, Quantity], *, of_all: bool = False
+) -> Iterator[Table | PaperFigure]:
+    """Return a paper's table anew, the published values beside ours, and its figures to record.
 
-    `cells`, called with the key of a group and its records, returns the cells of its row.
+    Parameters
+    ----------
+    name, caption : str
+        Of the table.
+    figure : str
+        The table or figure of the paper.
+    records : list of dict
+        Of the runs; without any there is nothing to return.
+    quantities : mapping
+        What to tell of the runs of each row, by its words; a row of which no run has a result of that name has none.
+    of_all : bool
+        Whether a row is of all methods on a data set, and not of one of them.
     """
-    rows = [cells(key, group) for key, group in by_key(records, *keys).items()]
-    return Table(name, caption, columns, rows, what_ran(records))
+    groups = by_key(records, "data", "method")
+    if of_all:
+        groups = {(data, "all"): group for data, group in by_key(records, "data").items()}
+    rows = [
+        PaperFigure(figure, data, method, _values_of(group, quantities), group)
+        for (data, method), group in groups.items()
+    ]
+    published = published_values(records[0]["experiment"], figure) if records else {}
+    theirs = [published.get((row.data, row.method), {}) for row in rows]
+    columns: dict[str, list[Cell]] = {"data": [row.data for row in rows], "method": [row.method for row in rows]}
+    for words in dict.fromkeys((*quantities, *itertools.chain.from_iterable(theirs))):
+        if words in quantities:
+            columns[words] = [row.values.get(words) for row in rows]
+        if any(words in known for known in theirs):
+            columns[f"{words}, paper".removeprefix(", ")] = [known.get(words) for known in theirs]
+    first = next(iter(quantities.values()))
+    spreads = [spread([value_of(runs, first) for runs in by_key(row.records, "seed").values()]) for row in rows]
+    if any(spreads):
+        columns["over seeds"] = [*spreads]
+    if rows:
+        yield Table(name, caption, tuple(columns), [*zip(*columns.values(), strict=True)], what_ran(records))
+    yield from rows
 
 
-def shape_figures(item: str, records: Records, quantities: Sequence[str]) -> Iterator[PaperFigure]:
-    """Return the sizes of each data set, as the results of its first run have them."""
-    for name, group in by_key(records, "data").items():
-        shape = dict(zip(quantities, group[0]["results"]["shape"], strict=True))
-        yield PaperFigure(item, str(name), "all", shape, group[:1])
+def _values_of(records: Records, quantities: Mapping[str, Quantity]) -> dict[str, Cell]:
+    return {
+        words: value_of(records, quantity)
+        for words, quantity in quantities.items()
+        if callable(quantity) or any(quantity in record["results"] for record in records)
+    }
 
 
-def figures(item: str, records: Records, quantities: Mapping[str, Quantity]) -> Iterator[PaperFigure]:
-    """Return the means of quantities, by their words, for each data set and method."""
-    for (name, method), group in by_key(records, "data", "method").items():
-        yield PaperFigure(
-            item, name, method, dict(zip(quantities, means(group, *quantities.values()), strict=True)), group
-        )
+def shapes(figure: str, records: Records, quantities: Sequence[str]) -> Iterator[Table | PaperFigure]:
+    """Return the sizes of each data set, as the results of its first run have them, beside the published ones."""
+
+    def size(place: int) -> Quantity:
+        return lambda records: records[0]["results"]["shape"][place]
+
+    first = [group[0] for group in by_key(records, "data").values()]
+    sizes = {words: size(place) for place, words in enumerate(quantities)}
+    for part in item(figure.lower().replace(" ", "-"), f"{figure}: data", figure, first, sizes, of_all=True):
+        yield replace(part, ran=()) if isinstance(part, Table) else part
 
 
 # What ran
@@ -324,22 +353,26 @@ def trained_with(model: BaseEstimator, **beside: Any) -> Words:
     What it chose itself stands in the place of what was left open. Parameters of a step size, a batch and a sampler are
     always among the words, others unless they have their default; "steps" is "explicit" or "implicit".
     """
-    defaults = type(model)().get_params(deep=False)
-    chosen = getattr(model, "resolved_params_", None)
-    parameters = model.get_params(deep=False) | (chosen or {})
-    words = {"estimator": type(model).__name__}
-    for name, value in parameters.items():
-        part = NAMED[name][value]() if isinstance(value, str) and value in NAMED.get(name, {}) else value
-        if isinstance(part, Part):
-            words |= {name: part.name, **_steps(name, part), **_own(part)}
-        elif chosen is not None and value == "auto":
-            continue  # it had no effect, or it would have been chosen
-        elif name in ALWAYS or (name not in NEVER and not same(value, defaults[name])):
-            words[name] = _word(value)
+    parameters, words = model.get_params(deep=False), {"estimator": type(model).__name__}
+    if not hasattr(model, "resolved_params_"):  # it does not say what it chose
+        words |= {name: "auto" for name in STEP if parameters.get(name) == "auto"}
+    words |= _parameters(model, parameters | getattr(model, "resolved_params_", {}))
     if words.get("max_iter") != str(model.n_iter_):  # a callback, the clock or convergence ended it
         words["passes made"] = str(model.n_iter_)
     words |= {name: _word(value) for name, value in beside.items()}
     return {name: words[name] for name in sorted(words, key=lambda name: (*FIRST, name).index(name))}
+
+
+def _parameters(owner: BaseEstimator, parameters: Mapping[str, Any]) -> Words:
+    """Parameters of an estimator or a part of it by which it differs from others; what is open had no effect."""
+    defaults, words = type(owner)().get_params(deep=False), Words()
+    for name, value in parameters.items():
+        part = NAMED[name][value]() if isinstance(value, str) and value in NAMED.get(name, {}) else value
+        if isinstance(part, Part):
+            words |= {name: part.name, **_steps(name, part), **_parameters(part, part.get_params(deep=False))}
+        elif value != "auto" and (name in ALWAYS or (name not in NEVER and not same(value, defaults[name]))):
+            words[name] = _word(value)
+    return words
 
 
 def _steps(parameter: str, part: Part) -> Words:
@@ -349,16 +382,6 @@ def _steps(parameter: str, part: Part) -> Words:
     flags = parts("solver")[part.name].flags
     sampler = {"sampler": "all"} if "all_classes" in flags else {}
     return {"steps": "implicit" if "implicit" in flags else "explicit", **sampler}
-
-
-def _own(part: Part) -> Words:
-    """Parameters of a part that say how it differs from others of its name; what is open still has no effect here."""
-    defaults = type(part)().get_params(deep=False)
-    return {
-        name: _word(value)
-        for name, value in part.get_params(deep=False).items()
-        if value != "auto" and (name in ALWAYS or not same(value, defaults[name]))
-    }
 
 
 def _word(value: Any) -> str:

@@ -15,18 +15,12 @@
 - "amazoncat" (section 4.2, Figure 3d), for those who have the files: OVE-SGD, no ridge, steps on one point with five
   other classes, five passes, the rate halved after each. The printed rate of 10^-8 multiplies the gradient of the sum
   over all points and classes, hence N 10^-8 here, where the objective is a mean.
-- "bibtex" (section 3, left to future work there): the same steps, 2,000 of them, by uniform draws and by draws that
-  know the scores, with the variance of both measured along the way: from p(m) = .9 s_m / sum s + .1 / (K - 1), where
-  s_m = sigma(f_m - f_y) are the scores of now. The gradient, weighted by 1 / p(m), stays unbiased, and of all proposals
-  the one in proportion to s has the least variance (`manyclass.bounds.one_vs_each_proposal`). It needs all K scores of
-  a point, so that a step costs as much as one on the exact bound: this says what a proposal can save of the noise, and
-  is no way to train. Both proposals take the same steps, at the same points and rates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,23 +35,19 @@ from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, biases_alone, draw_counts, load_problem
 from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
-from manyclass.papers.summary import RAN, Plot, Records, Table, trained_with, what_ran
+from manyclass.papers.summary import RAN, Plot, Quantity, Records, averaged, trained_with
 from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState
-from manyclass.weights.arrays import Matrix
 
 SUMMARY = "Titsias 2016: one-vs-each against the exact softmax and Bouchard's bound (Figures 1-3, Table 2)"
 FULL_BATCH = {"SOFT": "softmax", "OVE": "ove", "BOUCHARD": "bouchard"}  # the paper's names, and the estimator's losses
-PROPOSALS = {"uniform draws": 1.0, "draws by scores": 0.1}  # the uniform share of each
-BY_PROPOSAL = {f"OVE-SGD, {name}": share for name, share in PROPOSALS.items()}
-METHODS = (*FULL_BATCH, "OVE-SGD", *BY_PROPOSAL)
+METHODS = (*FULL_BATCH, "OVE-SGD")
 DRAWN = ("values", "plane", "toy")
 LARGE = "amazoncat"
 PARTS = {"values": "figure 1a", "plane": "figure 1b-c", "toy": "figure 2", LARGE: "section 4.2"}
 ITERATIONS = 2000
 SGD_BATCH, LAST_STEP = 200, 0.01  # of the first: the step size falls to it by a constant factor
 CURVE_POINTS = 200
-PROPOSED, PROPOSAL_STEPS, PROPOSAL_POINTS = "bibtex", 2000, 20  # data, steps, and points of a curve
 TOY_NEGATIVES = 10
 # Of OVE-SGD, where it is not that of Table 2, whose passes are known with the data.
 SGD: dict[str, dict[str, Any]] = {
@@ -78,7 +68,6 @@ SGD_RATES = (50.0, 150.0, 500.0)
 
 BoundOf = Callable[..., bounds.Bound | bounds.VariationalBound]
 BOUNDS: dict[str, BoundOf] = {"OVE": bounds.one_vs_each, "BOUCHARD": bounds.bouchard}
-SCORES = ("norm", "error", "nlpd")  # of Table 2
 GTOL = 1e-7  # of BFGS on the mean bound of a point
 
 Floats = NDArray[np.float64]
@@ -95,10 +84,6 @@ def plans(name: str, options: Options) -> Iterator[MethodPlan]:
     if name != "values":
         steps = SGD.get(name, {"solver": solvers.OVE(batch_size=SGD_BATCH)})
         yield MethodPlan(part, "OVE-SGD", {"sampler": "uniform", "n_negatives": 1, **steps, **passes})
-    if name == PROPOSED:
-        for method, share in BY_PROPOSAL.items():
-            model = {"uniform": share, "n_iterations": options.max_iter or PROPOSAL_STEPS}
-            yield MethodPlan("section 3", method, model)
 
 
 def load(name: str, options: Options) -> Problem | None:
@@ -201,15 +186,9 @@ def _classification(run: Run, context: Context) -> Results:
         context.memo["soft"] = _fit_soft(run, data.X_train, data.y_train, alpha=alpha)
     labels = np.searchsorted(model.classes_, data.y_test)
     error, nlpd = bounds.predictive_scores(model.predict_log_proba(data.X_test), labels)
-    norm = None if run.method == "SOFT" else _distance(model, context.memo["soft"])
-    return {
-        "norm": norm,
-        "error": error,
-        "nlpd": nlpd,
-        "shape": data.sizes,
-        **curve,
-        RAN: trained_with(model, **beside),
-    }
+    norm = {} if run.method == "SOFT" else {"norm": _distance(model, context.memo["soft"])}
+    scores = {**norm, "error": error, "nlpd": nlpd, "shape": data.sizes}
+    return {**scores, **curve, RAN: trained_with(model, **beside)}
 
 
 def _best_sgd(run: Run, data: Problem, alpha: float) -> tuple[SoftmaxClassifier, Results, float]:
@@ -217,19 +196,14 @@ def _best_sgd(run: Run, data: Problem, alpha: float) -> tuple[SoftmaxClassifier,
     iterations = published.TITSIAS["iterations"][run.data]
     passes = run.model.get("max_iter") or max(1, round(iterations * SGD_BATCH / len(data.y_train)))
     schedule = {"alpha": alpha, "max_iter": passes, "solver__decay": LAST_STEP ** (1 / passes)}
-    rate = _automatic_rate(data)
+    x = data.X_train
+    squares = x.multiply(x).sum() if sp.issparse(x) else np.square(x).sum()
+    rate = 4 / data.shape[0] / (float(squares) / len(data.y_train) + 1)  # the estimator's automatic one
     fits = [
         (*_fit(run, data.X_train, data.y_train, learning_rate=factor * rate, **schedule), factor)
         for factor in SGD_RATES
     ]
     return max(fits, key=lambda fit: _end(fit[1], passes))
-
-
-def _automatic_rate(data: Problem) -> float:
-    """That of the estimator, which knows the mean of |x_i|^2."""
-    x = data.X_train
-    squares = x.multiply(x).sum() if sp.issparse(x) else np.square(x).sum()
-    return 4 / data.shape[0] / (float(squares) / len(data.y_train) + 1)
 
 
 def _end(curve: Results, n_steps: int) -> float:
@@ -272,156 +246,77 @@ def _distance(model: SoftmaxClassifier, soft: SoftmaxClassifier) -> float:
     return bounds.weight_distance(theirs, ours)
 
 
-def _by_proposal(run: Run, context: Context) -> Results:
-    """The run with the largest bound at its end among several step sizes: its curve, and the variances on its way."""
-    data: Problem = context.data
-    labels = np.unique(data.y_train, return_inverse=True)[1]
-    candidates: list[Results] = []
-    for factor in SGD_RATES:
-        results = _trained_by_proposal(run, data.X_train, labels, factor * _automatic_rate(data))
-        results[RAN] = {
-            "solver": "SGD on one-vs-each (titsias.py)",
-            "steps": "explicit",
-            "schedule": f"exponential, to {LAST_STEP:g} of the first in {run.model['n_iterations']} steps",
-            "batch_size": str(SGD_BATCH),
-            "learning_rate / automatic": f"{factor:g}",
-            "uniform share": f"{run.model['uniform']:g}",
-        }
-        candidates.append(results)
-    return max(candidates, key=lambda results: _end(results, run.model["n_iterations"]))
+# How each part of the experiment is run.
+RUNS: dict[str, Callable[[Run, Context], Results]] = {
+    "figure 1a": _values,
+    "figure 1b-c": _plane,
+    "figure 2": _toy,
+    "table 2": _classification,
+    "section 4.2": _large,
+}
 
 
-def _trained_by_proposal(run: Run, x: Matrix, y: NDArray[np.intp], rate: float) -> Results:
-    """Minimise the mean of minus the bound plus 1 / (2 n) ||W||^2 from zero weights, a point drawing one class a step.
-
-    Return the bound of all points at some steps, and the variance of one point's gradient in the scores by each of
-    PROPOSALS, the mean over the minibatch just seen.
-    """
-    n_steps, n = run.model["n_iterations"], len(y)
-    rng, n_classes, alpha = np.random.default_rng(run.seed), int(y.max()) + 1, 1 / len(y)
-    W, b = np.zeros((n_classes, x.shape[1])), np.zeros(n_classes)
-    steps = np.unique(np.linspace(1, n_steps, PROPOSAL_POINTS).round().astype(np.int64)).tolist()
-    results: Results = {"steps": steps, "curve": [], **{f"variance, {name}": [] for name in PROPOSALS}}
-    for step in range(1, n_steps + 1):
-        rows = rng.choice(n, min(SGD_BATCH, n), replace=False)
-        batch, labels = x[rows], y[rows]
-        f = np.asarray(batch @ W.T + b)
-        p = bounds.one_vs_each_proposal(f, labels, uniform=run.model["uniform"])
-        # A class of each row by inversion, in ]0, the sum], so that a first class with p = 0 is passed over.
-        ends = np.cumsum(p, axis=1)
-        drawn = np.argmax(ends >= ((1 - rng.random(len(p))) * ends[:, -1])[:, np.newaxis], axis=1)
-        gradient = bounds.sampled_one_vs_each(f, labels, drawn[:, np.newaxis], p).gradient
-        eta = rate * LAST_STEP ** ((step - 1) / max(1, n_steps - 1))
-        W *= 1 - eta * alpha
-        W += eta / len(rows) * np.asarray(batch.T @ gradient).T
-        b += eta / len(rows) * gradient.sum(axis=0)
-        if step in steps:
-            bound = bounds.one_vs_each(np.asarray(x @ W.T + b), y).value.sum()
-            results["curve"].append(float(bound - n * alpha / 2 * np.square(W).sum()))
-            for name, share in PROPOSALS.items():
-                by_share = bounds.one_vs_each_proposal(f, labels, uniform=share)
-                variance = bounds.sampled_one_vs_each_variance(f, labels, by_share).gradient
-                results[f"variance, {name}"].append(float(variance.mean()))
-    return results
+def perform(run: Run, context: Context) -> Results:
+    """Make a run of one of the parts."""
+    return RUNS[run.part](run, context)
 
 
 # Tables and figures
 
 
-def _figure_1a(records: Records) -> Items:
-    def largest_error(record: dict[str, Any]) -> float:
-        results = record["results"]
-        return float(np.abs(np.subtract(results["probability"], results["frequency"])).max())
-
-    first = summary.first_seed(records)
-    rows = [["data", *first[0]["results"]["frequency"], None]]
-    rows += [[r["method"], *r["results"]["probability"], largest_error(r)] for r in first]
+def report(records: Records) -> Items:
+    """Table 2 and the figures, for the data sets that were run."""
+    parts = summary.by_key(records, "part")
+    values, plane, toy, trained, large = (parts.get(part, []) for part in RUNS)
     caption = (
         "Figure 1a: estimated probabilities of ten values (paper: OVE is exact, Bouchard overrates the large ones)"
     )
-    yield Table("figure-1a", caption, ("method", *map(str, range(10)), "largest error"), rows, what_ran(first))
-    yield from summary.figures("Figure 1a", records, {"largest error": largest_error})
-
-
-def _figure_1bc(records: Records) -> Items:
-    def cells(method: str, group: Records) -> list[Any]:
-        bound, norm, agreement = summary.means(group, "bound", "norm", "agreement")
-        return [method, bound, summary.spread(summary.values(group, "bound")), norm, agreement]
-
-    caption = "Figure 1b-c: largest (or last) bound of the log-likelihood; paper: SOFT > OVE > BOUCHARD"
-    columns = ("method", "bound", "over seeds", "norm to SOFT", "share of the plane with SOFT's class")
-    yield summary.table("figure-1c", caption, columns, records, cells, "method")
-    yield _bounds("figure-1c", "Figure 1c: bounds of the log-likelihood, 200 points in the plane", records)
-    yield from summary.figures("Figure 1b-c", records, {"bound": "bound", "norm to SOFT": "norm"})
-
-
-def _figure_2(records: Records) -> Items:
-    ends: dict[str, summary.Quantity] = {
-        "at the start": lambda r: r["results"]["l1_error"][0],
-        "at the end": "l1_error",
-    }
-
-    def cells(method: str, group: Records) -> list[Any]:
-        theirs = published.TITSIAS["figure_2"].get(method, (None, None))
-        return [method, group[0]["results"]["n_classes"], *summary.beside(summary.means(group, *ends.values()), theirs)]
-
-    columns = ("method", "categories that occur", "at the start", "paper", "at the end", "paper")
+    errors: dict[str, Quantity] = {"largest error": averaged(_largest_error)}
+    errors |= {f"p({value})": partial(_probability, value) for value in range(10)}
+    yield from summary.item("figure-1a", caption, "Figure 1a", values, errors)
+    caption = "Figure 1b-c: largest (or last) bound of the log-likelihood"
+    closeness = {"bound": "bound", "norm to SOFT": "norm", "share of the plane with SOFT's class": "agreement"}
+    yield from summary.item("figure-1c", caption, "Figure 1b-c", plane, closeness)
+    if plane:
+        yield _bounds("figure-1c", "Figure 1c: bounds of the log-likelihood, 200 points in the plane", plane)
     caption = "Figure 2: stochastic estimation of many probabilities, sum |p - p_exact|"
-    yield summary.table("figure-2", caption, columns, records, cells, "method")
-    stochastic = [r for r in records if r["method"] == "OVE-SGD"]
-    if stochastic:  # the optimum is in each of them
-        curves = {f"seed {r['seed']}": r["results"]["l1_error"] for r in stochastic}
-        errors = Panel("toy", [Series(label, range(len(curve)), curve) for label, curve in curves.items()])
-        first = stochastic[0]["results"]
-        rank = range(len(first["optimum"]))
-        probabilities = [Series("OVE-SGD", rank, first["found"], "."), Series("exact", rank, first["optimum"])]
-        sorted_p = Panel("toy", probabilities)
-        yield Plot("figure-2ab", "Figure 2a-b: probabilities, sorted", "category (thinned)", "p", [sorted_p])
-        yield Plot("figure-2c", "Figure 2c: error by pass", "pass", "sum |p - p_exact|", [errors], log_y=True)
-    yield from summary.figures("Figure 2", records, ends)
-
-
-def _section_3(records: Records) -> Items:
-    def saved(record: dict[str, Any]) -> float:
-        uniform, by_scores = (np.array(record["results"][f"variance, {name}"]) for name in PROPOSALS)
-        return float(np.mean(uniform / by_scores))
-
-    def cells(method: str, group: Records) -> list[Any]:
-        end, ratio = summary.means(group, "curve", saved)
-        return [method, end, summary.spread(summary.values(group, "curve")), ratio]
-
-    columns = ("method", "bound at the end", "over seeds", "variance of uniform draws over that by scores")
-    caption = "Section 3: a proposal that knows the scores; variances along each method's own way"
-    yield summary.table("proposals", caption, columns, records, cells, "method")
-    yield _bounds("proposals", "Section 3: the bound by uniform draws and by draws by scores", records)
-
-
-def _table_2(records: Records) -> Items:
-    def cells(key: tuple[str, str], group: Records) -> list[Any]:
-        theirs = published.TITSIAS["table_2"].get(key[0], {}).get(key[1], {})
-        return [*key, *summary.beside(summary.means(group, *SCORES), map(theirs.get, SCORES))]
-
-    columns = ("data", "method", "norm", "paper", "error", "paper", "nlpd", "paper")
+    ends: dict[str, Quantity] = {"at the start": averaged(lambda results: results["l1_error"][0])}
+    ends |= {"at the end": "l1_error", "categories that occur": "n_classes"}
+    yield from summary.item("figure-2", caption, "Figure 2", toy, ends)
+    yield from _toy_plots([r for r in toy if r["method"] == "OVE-SGD"])
     caption = "Table 2: closeness to SOFT, and scores on the test set"
-    yield summary.table("table-2", caption, columns, records, cells, "data", "method")
-    yield _bounds("figure-3", "Figure 3: bounds (less the ridge's term) by iteration or pass", records)
-    for figure in summary.figures("Table 2", records, dict(zip(SCORES, SCORES, strict=True))):
-        yield replace(figure, values={key: value for key, value in figure.values.items() if value is not None})
-    yield from summary.figures("Figure 3", records, {"bound": "curve"})
-    yield from summary.shape_figures("Table 1", records, published.SHAPE)
+    yield from summary.item("table-2", caption, "Table 2", trained, {name: name for name in ("norm", "error", "nlpd")})
+    caption = "Figure 3: bounds (less the ridge's term) by iteration or pass"
+    yield from summary.item("figure-3", caption, "Figure 3", trained, {"bound": "curve"})
+    if trained:
+        yield _bounds("figure-3", caption, trained)
+    caption = "Section 4.2: one-vs-each on many classes"
+    spent: dict[str, Quantity] = {"error": "error"}
+    spent["seconds"] = lambda runs: summary.mean([r["cpu_seconds"] for r in runs])
+    yield from summary.item("section-4-2", caption, "Figure 3d", large, spent)
+    if large:
+        yield _bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", large)
+    yield from summary.shapes("Table 1", [*trained, *large], published.SHAPE)
 
 
-def _section_42(records: Records) -> Items:
-    paper = published.TITSIAS["large"][LARGE]["OVE-SGD"]
-    (figure,) = figures = [
-        *summary.figures("Figure 3d", records, {"error": "error", "seconds": lambda r: r["cpu_seconds"]})
-    ]
-    row = [LARGE, "OVE-SGD", *summary.beside(figure.values.values(), (paper["error"], paper["seconds"]))]
-    columns = ("data", "method", "error", "paper", "processor seconds", "paper, seconds")
-    yield Table("section-4-2", "Section 4.2: one-vs-each on many classes", columns, [row], what_ran(records))
-    yield _bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", records)
-    yield from figures
-    yield from summary.shape_figures("Table 1", records, published.SHAPE)
+def _largest_error(results: Results) -> float:
+    return float(np.abs(np.subtract(results["probability"], results["frequency"])).max())
+
+
+def _probability(value: int, records: Records) -> float | None:
+    return summary.mean([record["results"]["probability"][value] for record in records])
+
+
+def _toy_plots(records: Records) -> Items:
+    if not records:
+        return
+    curves = {f"seed {r['seed']}": r["results"]["l1_error"] for r in records}
+    errors = Panel("toy", [Series(label, range(len(curve)), curve) for label, curve in curves.items()])
+    first = records[0]["results"]  # the optimum is in each of them
+    rank = range(len(first["optimum"]))
+    sorted_p = Panel("toy", [Series("OVE-SGD", rank, first["found"], "."), Series("exact", rank, first["optimum"])])
+    yield Plot("figure-2ab", "Figure 2a-b: probabilities, sorted", "category (thinned)", "p", [sorted_p])
+    yield Plot("figure-2c", "Figure 2c: error by pass", "pass", "sum |p - p_exact|", [errors], log_y=True)
 
 
 def _bounds(name: str, caption: str, records: Records) -> Plot:
@@ -429,30 +324,5 @@ def _bounds(name: str, caption: str, records: Records) -> Plot:
     return Plot(name, caption, "iteration or pass", "bound of all points [nats]", drawn, log_x=True)
 
 
-# How each part of the experiment is run, and what is told of it.
-ITEMS: dict[str, tuple[Callable[[Run, Context], Results], Callable[[Records], Items]]] = {
-    "figure 1a": (_values, _figure_1a),
-    "figure 1b-c": (_plane, _figure_1bc),
-    "figure 2": (_toy, _figure_2),
-    "section 3": (_by_proposal, _section_3),
-    "table 2": (_classification, _table_2),
-    "section 4.2": (_large, _section_42),
-}
-
-
-def perform(run: Run, context: Context) -> Results:
-    """Make a run of one of the parts."""
-    return ITEMS[run.part][0](run, context)
-
-
-def report(records: Records) -> Items:
-    """Table 2 and the figures, for the data sets that were run."""
-    groups = summary.by_key(records, "part")
-    for part, (_, items) in ITEMS.items():
-        if part in groups:
-            yield from items(groups[part])
-
-
-EXPERIMENT = Experiment(
-    "titsias", SUMMARY, (*DRAWN, *published.TITSIAS["table_2"], LARGE), METHODS, plans, load, perform, report
-)
+DATA = (*DRAWN, *published.TITSIAS["iterations"], LARGE)
+EXPERIMENT = Experiment("titsias", SUMMARY, DATA, METHODS, plans, load, perform, report)
