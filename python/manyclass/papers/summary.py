@@ -289,8 +289,9 @@ def item(
 
     Parameters
     ----------
-    name, caption : str
-        Of the table.
+    name : str
+        Stem of the table's files.
+    caption : str
     figure : str
         The table or figure of the paper.
     records : list of dict
