@@ -120,6 +120,8 @@ def test_tests_of_hypotheses_have_their_size_and_agree_with_each_other(seed):
 
 def test_the_summary_is_a_table_of_the_coefficients():
     model = ChoiceClassifier().fit(world(0)[0])
+    with pytest.raises(ValueError, match="level is 90"):
+        model.summary(level=90)
     summary = model.summary(level=0.9)
     assert summary.columns["coefficient"].tolist() == model.coef_names_
     reach = stats.norm.ppf(0.95) * model.std_errors_

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal
@@ -376,10 +376,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         """The derivatives of all probabilities by a feature, or by shares of it, by central differences."""
 
         def answer(name: str, step: float) -> Doubles:
-            def move(values: Doubles) -> Doubles:
-                return values * (1 + step) if relative else values + step
-
-            return self._answers(_moved(sets, feature, alternative, move), name)
+            scale, shift = (1 + step, 0.0) if relative else (1.0, step)
+            return self._answers(_moved(sets, feature, alternative, scale, shift), name)
 
         utilities, step = self._answers(sets, "utilities"), STEP
         finite = np.isfinite(utilities)
@@ -460,12 +458,13 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        level : float, of the intervals
+        level : float, of the intervals, in ]0, 1[
 
         Returns
         -------
         ChoiceSummary
         """
+        check_number("level", level, low=0, high=1, open_low=True)
         state = self._fitted
         title = state.mixture.title if state.mixture else TITLES[state.form.model]
         facts: dict[str, Any] = {"model": title, "rows": state.n_rows, "alternatives": len(state.alternatives)}
@@ -496,7 +495,6 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         ----------
         level : float, in ]0, 1[
         """
-        check_number("level", level, low=0, high=1, open_low=True)
         columns = self.summary(level).columns
         return np.stack([columns["low"], columns["high"]], axis=1)
 
@@ -513,11 +511,10 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         Test
         """
         if isinstance(hypotheses, Mapping):
-            values = np.array([*hypotheses.values()], dtype=float)
-            hypotheses = [*hypotheses]
-        named = np.asarray(hypotheses)
-        R = np.eye(len(self.coef_))[[self._column(str(name)) for name in named]] if named.dtype.kind in "UO" else named
-        R = np.atleast_2d(R)
+            hypotheses, values = [*hypotheses], np.array([*hypotheses.values()], dtype=float)
+        R = np.atleast_2d(np.asarray(hypotheses))
+        if R.dtype.kind in "UO":
+            R = np.eye(len(self.coef_))[[self._column(str(name)) for name in R.ravel()]]
         gap = R @ self.coef_ - values
         moved = np.any(R != 0, axis=0)
         spread = R[:, moved] @ self.covariance_[np.ix_(moved, moved)] @ R[:, moved].T
@@ -563,8 +560,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         if kinds != ["hessian", "hessian"]:
             raise ValueError(f"standard errors are {kinds[0]!r} and {kinds[1]!r}; both must be by covariance='hessian'")
         known = {name for name, error in zip(weaker.coef_names_, weaker.std_errors_, strict=True) if error > 0}
-        names = [name for name, error in zip(self.coef_names_, self.std_errors_, strict=True) if error > 0]
-        names = [name for name in names if name in known]
+        errors = zip(self.coef_names_, self.std_errors_, strict=True)
+        names = [name for name, error in errors if error > 0 and name in known]
         if not names:
             raise ValueError("the two models have no coefficients in common that have standard errors")
         here, there = ([model._column(name) for name in names] for model in (self, weaker))
@@ -667,8 +664,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         return worth
 
 
-def _moved(sets: ChoiceSets, feature: str, alternative: Any, move: Callable[[Doubles], Doubles]) -> ChoiceSets:
-    """The data where the values of a feature move, those of one alternative or, with None, of all."""
+def _moved(sets: ChoiceSets, feature: str, alternative: Any, scale: float, shift: float) -> ChoiceSets:
+    """The data where the values of a feature are scaled and shifted, of one alternative or, with None, of all."""
     source, owners = sets.source, None  # of each value the alternative
     if source is not None and feature in source.table:
         owners = source.alternative and as_labels(source.table[source.alternative])
@@ -686,6 +683,6 @@ def _moved(sets: ChoiceSets, feature: str, alternative: Any, move: Callable[[Dou
 
     def moved(values: Any) -> Doubles:
         numbers = np.asarray(values, dtype=np.float64)
-        return np.where(is_moved, move(numbers), numbers)
+        return np.where(is_moved, numbers * scale + shift, numbers)
 
     return sets.changed(**{feature: moved})
