@@ -226,6 +226,7 @@ def test_sparse_and_masked_flags_are_looked_at():
         ),
         ({"cost": ["1", "2", "1.5x", "3"]}, {}, r"row 2 of cost has '1.5x'; it must be a finite number"),
         ({"cost": [1, 2, None, 3]}, {}, "row 2 of cost has None"),
+        ({"cost": np.arange(4).astype("M8[ns]")}, {"features": ["cost"]}, "row 0 of cost has 0; it must be a finite"),
         ({"cost": [1, 2, 1e200, 3]}, {}, r"row 2 of cost has 1e\+200; it must be a finite number up to 1e\+60"),
         ({"cost": ["1", "2", "1_0", "3"]}, {}, "row 2 of cost has '1_0'"),
         ({"offset": [0, 0, np.inf, 0]}, {}, "row 2 of offset has inf; it must be a finite number"),

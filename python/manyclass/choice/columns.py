@@ -159,9 +159,9 @@ def read_numbers(
 
 
 def parse_cells(cells: NDArray[Any]) -> Doubles:
-    """Return the numbers of cells, which may be objects or text; NaN for what is none."""
-    if cells.dtype.kind in "biuf":
-        return cells.astype(np.float64)
+    """Return the numbers of cells, which may be objects or text; NaN for what is none, such as dates."""
+    if cells.dtype.kind not in "OUT":
+        return cells.astype(np.float64) if cells.dtype.kind in "biuf" else np.full(cells.shape, np.nan)
     return np.array([_parse_cell(item) for item in cells.ravel().tolist()], dtype=np.float64).reshape(cells.shape)
 
 
@@ -178,7 +178,7 @@ def _parse_cell(cell: Any) -> float:
 def has_numbers(values: Any) -> bool:
     """Tell whether a column is one of numbers: whether a cell of it is one."""
     cells = np.asarray(values)
-    return cells.dtype.kind in "biuf" or (cells.dtype.kind in "OUT" and not np.isnan(parse_cells(cells)).all())
+    return cells.dtype.kind in "biuf" or not np.isnan(parse_cells(cells)).all()
 
 
 def stack_columns(columns: Sequence[Doubles], n: int) -> Doubles:

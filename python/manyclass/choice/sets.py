@@ -535,9 +535,10 @@ def leave_out_unavailable(
     check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
     if sets.chosen is None or unavailable_choices == "keep":
         return sets
-    lists, is_available = sets.lists, np.full(sets.n_rows, not sets.lists.only)
-    listed = np.flatnonzero(sets.chosen[lists.rows] == lists.alternatives)
-    is_available[lists.rows[listed]] = np.isfinite(lists.offsets[listed])
+    lists, shape = sets.lists, (sets.n_rows, sets.n_alternatives)
+    signs = sp.csr_array((np.where(np.isfinite(lists.offsets), 1, -1), lists.alternatives, lists.indptr), shape=shape)
+    # 1 where the choice is listed, -1 where it is closed; 0, where it is not listed, is neither where lists tell more.
+    is_available = signs[np.arange(sets.n_rows), sets.chosen] >= lists.only
     wrong = np.flatnonzero(~is_available)
     if not len(wrong):
         return sets
