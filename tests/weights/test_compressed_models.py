@@ -14,7 +14,7 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 from manyclass.checks import csr_parts
 from manyclass.classifiers.files import file_bytes, weight_tensors
 from manyclass.weights.arrays import LARGEST_HALF, NO_FLOATS, Codes
-from manyclass.weights.compression import coded, coded_bytes
+from manyclass.weights.compression import coded
 from manyclass.weights.weights import Weights
 
 K, D = 37, 50
@@ -275,13 +275,12 @@ def test_weights_that_no_dtype_holds_are_refused():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("share", [None, 0.3, 0.01])
-def test_bytes_are_known_before_they_are_made(kind, dtype, share):
+def test_weights_tell_what_they_take_in_a_file(kind, dtype, share):
     model, *_ = fitted(kind)
     if share is not None and kind not in DROPS:
         return
     n_kept = None if share is None else max(1, int(share * 100))
     made = coded(model._weights, dtype, n_kept)
-    assert made.nbytes == coded_bytes(model._weights, dtype, n_kept)
     assert made.nbytes == sum(array.nbytes for array in weight_tensors(made).values())
 
 
@@ -341,7 +340,7 @@ def test_weights_that_are_0_are_left_out_where_that_is_smaller():
     sparse._weights.matrix[:, 5:] = 0
     small = sparse.compress("int8")
     assert small._weights.kind == "pairs"
-    assert small._weights.nbytes < coded_bytes(sparse._weights, "int8")
+    assert small._weights.nbytes < coded(sparse._weights, "int8").nbytes
     np.testing.assert_allclose(small.decision_function(X), sparse.decision_function(X), atol=0.05)
 
 
@@ -349,7 +348,7 @@ def test_pruning_that_saves_nothing_is_refused():
     model, *_ = fitted("by feature")
     with pytest.raises(ValueError, match=r"prune is 0.1; what it leaves would take \d+ bytes .* take \d+: leave it 0"):
         model.compress("int8", prune=0.1)
-    assert model.compress("int8", prune=0.9)._weights.nbytes <= coded_bytes(model._weights, "int8")
+    assert model.compress("int8", prune=0.9)._weights.nbytes <= coded(model._weights, "int8").nbytes
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in DROPS])

@@ -41,7 +41,7 @@ from sklearn.base import clone
 from manyclass.classifiers.files import file_bytes
 from manyclass.training.state import State
 from manyclass.weights.arrays import Dtype
-from manyclass.weights.compression import check_compression, coded, coded_bytes, most_kept, n_droppable
+from manyclass.weights.compression import check_compression, coded, most_kept, n_droppable
 from manyclass.weights.files import weight_tensors
 from manyclass.weights.weights import Weights
 
@@ -68,14 +68,13 @@ def compress(
             "posterior='point'"
         )
     dtypes: tuple[Dtype, ...] = ("float16", "int8") if dtype == "auto" else (dtype,)
-    n_kept = _kept_share(weights, dtypes[0], float(prune))
     # Without what only training needs.
     state = replace(state, squares=None, history=replace(state.history, scaling=None), sets=(), calls=())
     beside = 0
     if most < np.inf:
         beside = file_bytes(estimator._model(state)) + HEADER_BYTES
         beside -= sum(array.nbytes for array in weight_tensors(weights).values())
-    small = coded(weights, *_fitting(weights, dtypes, n_kept, most, beside))
+    small = _fitting(weights, dtypes, float(prune), most, beside)
     copied: Any = clone(estimator)
     copied.__dict__.update(
         {name: value for name, value in estimator.__getstate__().items() if name not in estimator.get_params()}
@@ -83,51 +82,42 @@ def compress(
     return copied._taken(replace(state, weights=small))  # type: ignore[no-any-return]
 
 
-def _kept_share(weights: Weights, dtype: Dtype, prune: float) -> int | None:
-    """How many weights `prune` leaves; None: all."""
+def _kept_share(weights: Weights, prune: float) -> int | None:
+    """How many weights `prune` leaves; None: all. Weights of 0 are no pairs."""
     if prune == 0:
         return None
     n = n_droppable(weights)
     n_kept = n - int(prune * n)
     if n_kept < 1:
         raise ValueError(f"prune is {prune!r}, which leaves none of {n}; it must be less")
-    if weights.by_feature:
-        whole, listed = coded_bytes(weights, dtype), coded_bytes(weights, dtype, min(n_kept, _n_stored(weights)))
-        if listed >= whole:
-            raise ValueError(
-                f"prune is {prune!r}; what it leaves would take {listed} bytes as pairs of a feature and a class, and "
-                f"all weights take {whole}: leave it 0, or let it be more"
-            )
-    return n_kept
+    return min(n_kept, int(np.count_nonzero(weights.matrix))) if weights.by_feature else n_kept
 
 
-def _n_stored(weights: Weights) -> int:
-    """Weights of 0 are no pairs."""
-    return int(np.count_nonzero(weights.matrix))
+def _smaller(weights: Weights, dtype: Dtype, n_kept: int | None, prune: float) -> Weights:
+    """Return weights in fewer bits: as pairs where most are 0 and that takes less, or where some are dropped."""
+    small = coded(weights, dtype, n_kept)
+    if not weights.by_feature:
+        return small
+    other = coded(weights, dtype, int(np.count_nonzero(weights.matrix)) if n_kept is None else None)
+    if n_kept is not None and small.nbytes >= other.nbytes:
+        raise ValueError(
+            f"prune is {prune!r}; what it leaves would take {small.nbytes} bytes as pairs of a feature and a class, "
+            f"and all weights take {other.nbytes}: leave it 0, or let it be more"
+        )
+    return min(small, other, key=lambda form: form.nbytes)
 
 
-def _smaller(dtype: Dtype, weights: Weights, n_kept: int | None) -> tuple[Dtype, int | None]:
-    """The arguments of `coded`: as pairs where most weights are 0 and that takes less."""
-    if n_kept is None and weights.by_feature:
-        n = _n_stored(weights)
-        if coded_bytes(weights, dtype, n) < coded_bytes(weights, dtype):
-            return dtype, n
-    return dtype, n_kept
-
-
-def _fitting(
-    weights: Weights, dtypes: Sequence[Dtype], n_kept: int | None, most: float, beside: int
-) -> tuple[Dtype, int | None]:
-    """The least compression whose file takes `most` bytes, `beside` of them for what is not weights."""
+def _fitting(weights: Weights, dtypes: Sequence[Dtype], prune: float, most: float, beside: int) -> Weights:
+    """Return the least compressed weights whose file takes `most` bytes, `beside` of them for what is not weights."""
+    n_kept = _kept_share(weights, prune)
     for dtype in dtypes:
-        chosen = _smaller(dtype, weights, n_kept)
-        n_bytes = coded_bytes(weights, *chosen) + beside
-        if n_bytes <= most:
-            return chosen
+        small = _smaller(weights, dtype, n_kept, prune)
+        if small.nbytes + beside <= most:
+            return small
     try:
-        return dtype, most_kept(weights, dtype, int(most) - beside)
+        return coded(weights, dtype, most_kept(weights, dtype, int(most) - beside))
     except ValueError as error:
         raise ValueError(
-            f"max_bytes is {most}; nothing fits: as {dtype} the file takes {n_bytes} bytes, {beside} of them for "
-            f"labels and all that is not weights, and {str(error).removeprefix('prune: ')}"
+            f"max_bytes is {most}; nothing fits: as {dtype} the file takes {small.nbytes + beside} bytes, {beside} of "
+            f"them for labels and all that is not weights, and {str(error).removeprefix('prune: ')}"
         ) from error

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass.checks import as_csr
 from manyclass.training.state import State
 from manyclass.weights.arrays import Doubles, Matrix
 
@@ -97,14 +97,9 @@ def explanations(
     names, weights_of = names_of(state), state.weights.feature_weights
     bias = state.weights.intercept.astype(np.float64)
     told_of_rows: list[Explanation] = []
-    columns: NDArray[Any]
     for i, label in enumerate(labels):
-        if isinstance(x, sp.csr_array):
-            place = slice(x.indptr[i], x.indptr[i + 1])
-            columns, values = x.indices[place].astype(np.int32), x.data[place].astype(np.float64)
-        else:
-            columns = np.flatnonzero(x[i]).astype(np.int32)
-            values = x[i, columns].astype(np.float64)
+        row = as_csr(x[i : i + 1])
+        columns, values = row.indices.astype(np.int32), row.data.astype(np.float64)
         added, intercept, counts = values * weights_of(label, columns, values), bias[label], 0.0
         if rest is not None:
             added = added - values * weights_of(rest[i], columns, values)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from manyclass import _core
-from manyclass.checks import as_csr, csr_parts, n_threads_from
+from manyclass.checks import as_csr, core_data, csr_parts, n_threads_from
 from manyclass.choosing.costs import Report
 from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.classifiers.base import LabelClassifier
@@ -224,14 +224,13 @@ class SoftmaxClassifier(LabelClassifier):
         weights = raw_weights(sample_weight, x.shape[0])
         if state.several:
             lists = lists_of(state, y, x.shape[0])
-            rows = counting(np.diff(lists.indptr) * (1.0 if weights is None else weights))
-            lists = lists if rows is None else lists[rows]
             row_labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
         else:
             labels = positions_of(labels_by_row(y, x.shape[0]), state.classes, "y")
             weights = times_class_weight(weights, self.class_weight, labels, state.classes)
-            rows = counting(weights)
-            row_labels = Labels.single(labels if rows is None else labels[rows])
+            row_labels = Labels.single(labels)
+        rows = counting(np.diff(row_labels.indptr) * (1.0 if weights is None else weights))
+        row_labels = row_labels if rows is None else row_labels.of(rows)
         x, weights = x if rows is None else x[rows], normalized(taken(weights, rows))
         if getattr(chosen.get("model", self.model), "scaling", "none") == "standard":
             scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)
@@ -240,15 +239,8 @@ class SoftmaxClassifier(LabelClassifier):
             one_a_label(x, row_labels, weights) if state.several else (x, row_labels.ids, weights, 1.0)
         )
         alpha = chosen.get("alpha", self.alpha)
-        bounds = duality_gap(
-            model,
-            x,
-            labels,
-            weights=weights,
-            alpha=(0.0 if alpha == "auto" else alpha) / n_labels,  # left open, minibatches and pairs have none
-            fit_intercept=self.fit_intercept,
-            n_threads=n_threads_from(self.n_jobs),
-        )
+        alpha = (0.0 if alpha == "auto" else alpha) / n_labels  # left open, minibatches and pairs have none
+        bounds = duality_gap(model, x, labels, weights, alpha, bool(self.fit_intercept), n_threads_from(self.n_jobs))
         return {name: n_labels * value for name, value in bounds.items()}
 
 
@@ -256,13 +248,7 @@ class SoftmaxClassifier(LabelClassifier):
 
 
 def duality_gap(
-    model: Weights,
-    x: Matrix,
-    labels: Ids,
-    weights: Doubles | None,
-    alpha: float,
-    fit_intercept: bool,
-    n_threads: int,
+    model: Weights, x: Matrix, labels: Ids, weights: Doubles | None, alpha: float, fit_intercept: bool, n_threads: int
 ) -> dict[str, float]:
     """Return the primal, the dual and their gap, in nats per point: a bound on how far a model is from the optimum.
 
@@ -300,15 +286,13 @@ def duality_gap(
         "n_threads": n_threads,
     }
     if model.kind == "pairs":
-        pairs: dict[str, Any] = {"indptr": model.indptr, "classes": model.classes, "values": model.values}
+        numbers |= {"indptr": model.indptr, "classes": model.classes, "values": model.values}
         numbers["squares"] = float(np.einsum("p,p->", model.values, model.values, dtype=np.float64))
-        primal, dual = _core.duality_gap_on_pairs(x=csr_parts(as_csr(x)), **pairs, **numbers)
+        primal, dual = _core.duality_gap_on_pairs(x=csr_parts(as_csr(x)), **numbers)
     else:
-        data: Any
-        if isinstance(x, sp.csr_array):  # W is in the storage for the data, a copy where the model has the other one
-            data, matrix = csr_parts(x), model.matrix if model.sparse else np.ascontiguousarray(model.coef.T)
-        else:
-            data, matrix = np.ascontiguousarray(x), np.ascontiguousarray(model.coef)
+        data = core_data(x if isinstance(x, sp.csr_array) else np.ascontiguousarray(x))
+        coef = model.coef.T if isinstance(x, sp.csr_array) else model.coef  # in the storage for the data
+        matrix = model.matrix if isinstance(x, sp.csr_array) and model.sparse else np.ascontiguousarray(coef)
         numbers["squares"] = float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64))
         primal, dual = _core.duality_gap(x=data, matrix=matrix, n_classes=model.n_classes, **numbers)
     return {"primal": primal, "dual": dual, "gap": primal - dual}

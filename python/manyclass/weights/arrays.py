@@ -248,6 +248,8 @@ class Mixture:
 
 
 UNMIXED = Mixture()
+NO_PAIRS: dict[str, Any] = {"indptr": NO_OFFSETS, "classes": NO_IDS, "values": NO_FLOATS, "mixture": UNMIXED}
+NO_PAIRS |= {"counts": NO_FLOATS, "totals": NO_FLOATS, "own": NO_OWN}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -337,32 +339,6 @@ class StoredWeights:
         return cls.linear(aligned_zeros(*shape), np.zeros(n_classes, np.float32), by_feature=by_feature)
 
     @classmethod
-    def over_phi(
-        cls,
-        rows: Floats,
-        embeddings: Floats,
-        n_hidden: int,
-        *,
-        intercept_column: bool,
-        relu: bool,
-        scale: float = 1.0,
-        centre: Floats = NO_FLOATS,
-    ) -> Self:
-        """Return rows of classes over x or over a sum of embeddings; `scale` is that of their scores."""
-        return cls(
-            kind="phi",
-            bias=np.zeros(len(rows), np.float32),
-            n_features=len(centre[1:]) or len(embeddings) or n_hidden,
-            matrix=rows,
-            embeddings=embeddings,
-            centre=centre,
-            n_hidden=n_hidden,
-            intercept_column=intercept_column,
-            relu=relu,
-            scales=np.array([1.0, scale]),
-        )
-
-    @classmethod
     def start_over_phi(
         cls,
         n_classes: int,
@@ -379,14 +355,14 @@ class StoredWeights:
         if by_feature:
             return replace(cls.zeros(n_classes, n_features, by_feature=True), by_minibatches=True)
         n_hidden = n_features if embedding_dim is None else embedding_dim
-        width, embeddings = padded(n_hidden + intercept), NOTHING
-        if embedding_dim is not None and rng is not None:
-            n_rows = len(centre) or n_features
-            embeddings = aligned_zeros(n_rows, width)
+        width, n_rows = padded(n_hidden + intercept), len(centre) or n_features
+        embeddings = aligned_zeros(n_rows, width) if embedding_dim is not None and rng is not None else NOTHING
+        if embeddings.size and rng is not None:
             embeddings[:, :n_hidden] = rng.standard_normal((n_rows, n_hidden), dtype=np.float32)
             embeddings *= np.float32(1 / np.sqrt(n_hidden))
-        rows = aligned_zeros(n_classes, width)
-        return cls.over_phi(rows, embeddings, n_hidden, intercept_column=intercept, relu=relu, centre=centre)
+        rows = cls.linear(aligned_zeros(n_classes, width), np.zeros(n_classes, np.float32), by_feature=False)
+        more: dict[str, Any] = {"n_features": n_features, "embeddings": embeddings, "centre": centre}
+        return replace(rows, kind="phi", **more, n_hidden=n_hidden, intercept_column=intercept, relu=relu)
 
     @classmethod
     def on_pairs(
@@ -414,9 +390,8 @@ class StoredWeights:
         """The rows over phi, with their intercepts; they share memory with these."""
         if self.by_minibatches:
             return self
-        arrays = (self.matrix, self.embeddings, self.n_hidden)
-        column, scale = self.intercept_column, float(self.scales[1])
-        return self.over_phi(*arrays, intercept_column=column, relu=self.relu, scale=scale, centre=self.centre)
+        scales = np.array([1.0, self.scales[1]])
+        return replace(self, kind="phi", bias=np.zeros(self.n_classes, np.float32), scales=scales, **NO_PAIRS)
 
     # What they are
 

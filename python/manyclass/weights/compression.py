@@ -38,30 +38,7 @@ def n_droppable(weights: Weights) -> int:
         return len(weights.embeddings)
     if weights.by_feature:
         return weights.n_classes * weights.n_features
-    raise ValueError(
-        "prune: weights over dense data are read from end to end; none can be left out of memory"
-        if weights.is_linear
-        else "prune: the weights of a linear model that was trained by minibatches are read from end to end; none can "
-        "be left out of memory"
-    )
-
-
-def coded_bytes(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> int:
-    """Return the bytes of `coded(weights, dtype, n_kept)` without making it."""
-    item, scale, n_features = np.dtype(dtype).itemsize, 4 * (dtype == "int8"), weights.n_features
-    total = 4 * weights.n_classes
-    as_pairs = weights.by_feature and n_kept is not None
-    if weights.has_pairs or as_pairs:
-        n = len(weights.values) if n_kept is None else n_kept
-        total += 4 * (n * (len(weights.counts) > 0) + len(weights.totals) + len(weights.own))
-        total += n * (id_type(weights.n_classes).itemsize + item) + 8 * (n_features + 1) + scale * n_features
-    if weights.embeddings.size:
-        n_rows = len(weights.embeddings)
-        n = n_rows if n_kept is None or weights.has_pairs else n_kept
-        total += n * (padded(weights.n_hidden) * item + scale + 4 * (n < n_rows)) + weights.centre.nbytes
-    if weights.by_feature:
-        return total if as_pairs else total + n_features * (padded(weights.n_classes) * item + scale)
-    return total + (weights.n_classes * (weights.n_hidden * item + scale) if weights.matrix.size else 0)
+    raise ValueError("prune: these weights are read from end to end; none can be left out of memory")
 
 
 def most_kept(weights: Weights, dtype: Dtype, max_bytes: int) -> int:
@@ -72,10 +49,10 @@ def most_kept(weights: Weights, dtype: Dtype, max_bytes: int) -> int:
     ValueError
         If not even one may, or nothing can be dropped.
     """
-    n, bytes_of_one, bytes_of_two = n_droppable(weights), coded_bytes(weights, dtype, 1), coded_bytes(weights, dtype, 2)
+    n, bytes_of_one, bytes_of_two = n_droppable(weights), *(coded(weights, dtype, n).nbytes for n in (1, 2))
     if bytes_of_one > max_bytes:
         raise ValueError(f"what cannot be dropped takes {bytes_of_one} bytes as {dtype}")
-    return min(n, 1 + (max_bytes - bytes_of_one) // (bytes_of_two - bytes_of_one))
+    return min(n, 1 + (max_bytes - bytes_of_one) // max(1, bytes_of_two - bytes_of_one))
 
 
 def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:

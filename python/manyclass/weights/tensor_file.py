@@ -292,10 +292,7 @@ def reading(file: TensorFile) -> Iterator[None]:
         if type(error) is ValueError and str(error).startswith(file.path):
             raise
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-        by = file.metadata.get("package_version", "")[:20]
-        newer = [int(n) for n in re.findall(r"\d+", by)[:3]] > [int(n) for n in re.findall(r"\d+", __version__)[:3]]
-        hint = f", or has what only manyclass {by} knows, which wrote it (this is {__version__})" if newer else ""
-        raise ValueError(f"{file.path} is damaged{hint}: {kind}{str(error)[:MOST_TOLD]}") from error
+        raise ValueError(f"{file.path} is damaged: {kind}{str(error)[:MOST_TOLD]}") from error
 
 
 def count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:

@@ -17,7 +17,6 @@ from manyclass.weights.arrays import (
     NO_DOUBLES,
     NO_FLOATS,
     NO_IDS,
-    NOTHING,
     UNMIXED,
     Doubles,
     Floats,
@@ -465,8 +464,12 @@ class Weights(StoredWeights):
             return self
         rows = aligned_zeros(self.n_classes, padded(self.n_features + 1))
         rows[:, : self.n_features], rows[:, self.n_features] = self.coef, self.bias
-        scale = float(self.scales[1])
-        return Weights.over_phi(rows, NOTHING, self.n_features, intercept_column=True, relu=False, scale=scale)
+        column: dict[str, Any] = {
+            "intercept_column": True,
+            "by_minibatches": False,
+            "scales": self.scales * [0, 1] + [1, 0],
+        }
+        return replace(self, kind="phi", bias=np.zeros(self.n_classes, np.float32), matrix=rows, **column)
 
     def writable(self) -> Weights:
         """Return these weights, with copies of arrays that are mapped and may not be written to."""
