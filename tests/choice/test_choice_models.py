@@ -382,7 +382,7 @@ def test_damaged_choice_models_are_refused(tmp_path):
         with pytest.raises(ValueError, match=re.escape(str(path))):
             manyclass.load(path)
     path.write_bytes(whole)
-    with pytest.raises(ValueError, match="is a choice model"):
+    with pytest.raises(ValueError, match="its format is 'manyclass choice model'"):
         load_classifier(path)
     SoftmaxClassifier(max_iter=1).fit(np.eye(2, dtype=np.float32), [0, 1]).save(path)
     with pytest.raises(ValueError, match="is not a choice model"):
