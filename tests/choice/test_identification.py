@@ -10,8 +10,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import ChoiceClassifier
 from manyclass.choice.fitting import ChoiceObjective, find_free_coefficients
-from manyclass.choice.identification import Identification, find_unidentified, hold_constant, identify_by_information
-from manyclass.choice.inference import COVARIANCES, invert_information
+from manyclass.choice.identification import (
+    COVARIANCES,
+    Identification,
+    find_unidentified,
+    hold_constant,
+    identify_by_information,
+    invert_information,
+)
 from manyclass.datasets import choice_sets
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

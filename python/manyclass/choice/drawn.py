@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -27,9 +28,7 @@ from manyclass.choice.fitting import (
     make_problems,
     precondition,
     slope_within_bounds,
-    times,
 )
-from manyclass.choice.sets import ChoiceSets
 from manyclass.training.passes import drive, warn_user
 from manyclass.weights.arrays import Doubles, Floats
 
@@ -92,9 +91,7 @@ class CarriedSums:
         spread = np.expm1(np.minimum(self.squares[rows] - 2 * self.means[rows], 700)) * squares / (1 - squares)
         return np.asarray(self.means[rows] + np.log1p(np.maximum(spread, 0)))
 
-    def weights_of_visits(self, visits: int) -> Doubles:
-        """Return the weights of the estimates of visits in what rows carry."""
-        return weights_of_visits(visits)
+    weights_of_visits = staticmethod(weights_of_visits)
 
     def noise(
         self, problems: Sequence[_core.ChoiceProblem], rows: Rows, theta: Doubles, visits: int
@@ -181,23 +178,11 @@ class CarriedProducts:
         half[rows] += share * (np.maximum(products, -1e30).astype(np.float32) - half[rows])
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Draws of alternatives for the rows of an objective, named by an epoch."""
-
-    objective: ChoiceObjective
-    n_draws: int
-    seed: int
-
-    def sets(self, rows: Rows, epoch: int) -> ChoiceSets:
-        """Return rows with alternatives drawn for them, half of them popular ones where all are available."""
-        sets = self.objective.weighted
-        share, n_threads = 0.0 if sets.lists.only else 0.5, self.objective.n_threads
-        return sets.draw(rows, self.n_draws, share=share, seed=self.seed, epoch=epoch, n_threads=n_threads)
-
-    def problem(self, rows: Rows, epoch: int) -> _core.ChoiceProblem:
-        """Return the same as the core takes them."""
-        return next(make_problems(self.objective.form, self.sets(rows, epoch), self.objective.n_threads))
+def draw_objective(objective: ChoiceObjective, rows: Rows, n_draws: int, seed: int, epoch: int) -> ChoiceObjective:
+    """Return rows with alternatives drawn for them, half of them popular ones where all are available."""
+    share = 0.0 if objective.sets.lists.only else 0.5
+    how = {"share": share, "seed": seed, "epoch": epoch, "n_threads": objective.n_threads}
+    return replace(objective, sets=objective.weighted.draw(rows, n_draws, **how))
 
 
 class DrawnPasses:
@@ -208,44 +193,53 @@ class DrawnPasses:
     gradient of their own visit, and in later ones by what rows carry. Both move coefficients, at which rows then carry
     sums, and so does the order of rows.
 
+    It starts where the likelihood of 20,000 rows with drawn alternatives is largest (McFadden 1978; 5,000 of noise that
+    is not Gumbel's), and steps in the metric of the second derivatives there.
+
     Parameters
     ----------
-    draws : Draws
+    objective : ChoiceObjective
     free : FreeCoefficients
-    theta : ndarray of shape (n,), float64, where descent begins
-    T : ndarray of shape (n_free, n_free) or (n_free,), float64
-    inverse : ndarray of shape (n_free, n_free), float64, or None
-        Near the inverse of the second derivatives, whether there are bounds or not; None: not known.
-    rows : ndarray of int64, of the start
-    max_iter : int
+    max_iter : int, passes at most
+    n_draws : int, alternatives by row and pass
+    seed : int
     """
 
     unit, advice = "rows", "Raise n_negatives"
     fault: str | None = None
 
     def __init__(
-        self,
-        draws: Draws,
-        free: FreeCoefficients,
-        theta: Doubles,
-        T: Doubles,
-        inverse: Doubles | None,
-        rows: Rows,
-        max_iter: int,
+        self, objective: ChoiceObjective, free: FreeCoefficients, max_iter: int, n_draws: int, seed: int
     ) -> None:
-        self.draws, self.free, self.T, self.inverse, self.rows = draws, free, T, inverse, rows
-        self.length = draws.objective.sets.n_rows
+        self.objective, self.free, self.max_iter, self.n_draws, self.seed = objective, free, max_iter, n_draws, seed
+        self.length, noise = objective.n_rows, objective.form.model
+        n_start_rows, n_start_draws = START_ROWS // 4, n_draws
+        if noise == "gumbel":
+            n_start_rows, n_start_draws = START_ROWS, max(n_draws, min(START_DRAWS, objective.sets.n_alternatives))
+        self.rows = np.sort(np.random.RandomState(seed).permutation(self.length)[:n_start_rows])
+        first = draw_objective(objective, self.rows, n_start_draws, seed, 0)
+        near = fit_exactly(first, free, DescentLimits(1e-4, 50), seed).theta
+        self.T, unbounded = (
+            precondition(first, free, near, seed, len(self.rows), near=True, bounded=bounded)
+            for bounded in (free.bounded, False)
+        )
+        # The inverse of the second derivatives, whether there are bounds or not, where it is known, and about it.
+        self.inverse = None if sp.issparse(unbounded) else unbounded @ unbounded.T
+        self.metric = self.T @ self.T.T if self.inverse is None else self.inverse
         batch_size = int(np.clip(self.length // 50, 64, 8192))
         self.n_visits = -(-self.length // batch_size)
-        noise = draws.objective.form.model
         self.carried = CarriedSums(self.length) if noise == "gumbel" else CarriedProducts(noise, self.length)
-        self.own, self.n_steps = free.select(theta), len(rows) / batch_size  # as if these had been steps before
-        self.max_iter, self.begin, self.due = max_iter, 0, min(FIRST_PASSES, max_iter)
-        self.second_begin = min(SECOND_BEGIN - 1, max_iter // 3)
+        self.theta, self.n_steps = free.select(near), len(self.rows) / batch_size  # as if these had been steps before
+        self.due, self.second_begin = min(FIRST_PASSES, max_iter), min(SECOND_BEGIN - 1, max_iter // 3)
         self.sums, self.loss_sum = np.zeros((2, free.n)), 0.0  # of coefficients and gradients of this pass
         self.means: list[Doubles] = []  # of each pass
         self.errors, self.is_precise = np.full(free.n, np.nan), False
         self.n_iter, self.seconds, self.loss = 0, 0.0, np.nan  # for `drive`
+
+    def problem(self, rows: Rows, epoch: int) -> _core.ChoiceProblem:
+        """Return rows with alternatives drawn for them, as the core takes them."""
+        drawn = draw_objective(self.objective, rows, self.n_draws, self.seed, epoch)
+        return next(make_problems(drawn.form, drawn.sets, drawn.n_threads))
 
     def visits_before(self, n_pass: int) -> int:
         """Return how many visits the rows have seen before a pass since they began."""
@@ -254,7 +248,7 @@ class DrawnPasses:
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make steps of a pass from a batch on, as many as there is time for."""
         end = time.perf_counter() + seconds
-        order = np.random.RandomState([self.draws.seed, n_pass]).permutation(self.length)
+        order = np.random.RandomState([self.seed, n_pass]).permutation(self.length)
         batches = np.array_split(order, self.n_visits)
         last, n_rows = first, 0
         while last < self.n_visits and (last == first or time.perf_counter() < end):
@@ -265,26 +259,26 @@ class DrawnPasses:
 
     def step(self, rows: Rows, n_pass: int) -> None:
         """Make a step by some rows, and take in their estimates."""
-        objective, free, epoch = self.draws.objective, self.free, (FIRST_VISITS + 1) * (n_pass + 1)
-        theta, visits = free.expand(self.own), self.visits_before(n_pass)
+        objective, free, epoch = self.objective, self.free, (FIRST_VISITS + 1) * (n_pass + 1)
+        theta, visits = free.expand(self.theta), self.visits_before(n_pass)
         for visit in range(FIRST_VISITS if n_pass in (0, self.second_begin) else 0):
-            self.carried.look(self.draws.problem(rows, epoch + visit), rows, theta, visit)
-        problem = self.draws.problem(rows, epoch + FIRST_VISITS)
+            self.carried.look(self.problem(rows, epoch + visit), rows, theta, visit)
+        problem = self.problem(rows, epoch + FIRST_VISITS)
         loss, gradient = self.carried.step(problem, rows, theta, visits, objective.weights[rows])
         slope = free.reduce(gradient * (self.length / len(rows)) + objective.ridge * theta)
-        way = times(self.T, times(self.T.T, slope))
+        way = self.T @ (self.T.T @ slope)
         self.n_steps += 1
         rate = self.n_steps**POWER
         length = rate * np.sqrt(max(float(way @ slope), 0.0))
-        self.sums += np.stack([self.own, slope]) * (len(rows) / self.length)
+        self.sums += np.stack([self.theta, slope]) * (len(rows) / self.length)
         self.loss_sum += loss
-        self.own = np.clip(self.own - rate * min(1.0, LONGEST / max(length, 1e-300)) * way, *free.bounds.T)
+        self.theta = np.clip(self.theta - rate * min(1.0, LONGEST / max(length, 1e-300)) * way, *free.bounds.T)
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a pass; return its loss, and whether draws leave little of error."""
         self.means.append(self.sums)
         theta = self.free.expand(self.sums[0])
-        loss = self.loss_sum + 0.5 * float(self.draws.objective.ridge @ theta**2)
+        loss = self.loss_sum + 0.5 * float(self.objective.ridge @ theta**2)
         self.sums, self.loss_sum = np.zeros_like(self.sums), 0.0
         if n_pass + 1 >= self.due:
             ratio = self.measure(n_pass + 1)
@@ -296,21 +290,14 @@ class DrawnPasses:
         """Find the errors that draws leave; return the largest one relative to what is negligible."""
         with np.errstate(all="ignore"):  # of rows that coefficients separate: errors are then not known
             errors = np.sqrt(self._variances(n_passes))
-            ratio = float(np.max(errors / (NEGLIGIBLE * np.sqrt(np.diag(self._metric) / self.length)), initial=0))
+            ratio = float(np.max(errors / (NEGLIGIBLE * np.sqrt(self.metric.diagonal() / self.length)), initial=0))
         self.errors = np.where(np.isfinite(errors), errors, np.nan)
         return ratio if np.isfinite(ratio) else np.inf
-
-    @property
-    def _metric(self) -> Doubles:
-        """About the inverse of the second derivatives."""
-        if self.inverse is not None:
-            return self.inverse
-        return self.T @ self.T.T if self.T.ndim == 2 else np.diag(self.T**2)
 
     def estimate(self) -> Doubles:
         """Return free coefficients by the second half of the passes."""
         if not self.means:
-            return self.own
+            return self.theta
         own, slope = np.mean(self.means[len(self.means) // 2 :], axis=0)
         slope = slope_within_bounds(slope, own, self.free.bounds)
         step = np.zeros(self.free.n) if self.inverse is None else self.inverse @ slope
@@ -325,14 +312,14 @@ class DrawnPasses:
         variances = np.zeros(self.free.n)
         epoch = (FIRST_VISITS + 1) * (self.max_iter + 1) + 4 * n_passes
         for rows in np.array_split(self.rows, min(len(self.rows), ERROR_GROUPS)):
-            problems = [self.draws.problem(rows, epoch + draw) for draw in range(4)]
+            problems = [self.problem(rows, epoch + draw) for draw in range(4)]
             gradient, by_carried = self.carried.noise(problems, rows, theta, visits)
-            x, y, z = (self._metric @ self.free.reduce(g) for g in (gradient, *by_carried))
+            x, y, z = (self.metric @ self.free.reduce(g) for g in (gradient, *by_carried))
             # Half of what a difference of two draws has; y and z have noise that is independent.
             variances += (direct @ direct * x**2 + direct @ carried * x * (y + z) + carried @ carried * y * z) / 2
         variances = np.maximum(variances, 0) * self.length / len(self.rows)
         # A batch's gradient has the variance of gradients of rows, about the second derivatives, by its rows.
-        return np.asarray(variances + by_order * self.n_visits / self.length * np.diag(self._metric))
+        return np.asarray(variances + by_order * self.n_visits / self.length * self.metric.diagonal())
 
     def _shares_of_visits(self, n_passes: int) -> tuple[Doubles, Doubles, float]:
         """Shares of noise of visits in what is found: of gradients, of what rows carry, and the square by their order.
@@ -375,9 +362,6 @@ def fit_drawn(
 ) -> ChoiceFit:
     """Minimise the double sum over rows and drawn alternatives, or the bound of augment and reduce, without bias.
 
-    It starts where the likelihood of 20,000 rows with drawn alternatives is largest (McFadden 1978; 5,000 of noise that
-    is not Gumbel's), and steps in the metric of the second derivatives there.
-
     Parameters
     ----------
     objective : ChoiceObjective
@@ -395,17 +379,8 @@ def fit_drawn(
     ConvergenceWarning
         If draws leave more.
     """
-    is_gumbel, n = objective.form.model == "gumbel", objective.sets.n_rows
-    rows = np.sort(np.random.RandomState(seed).permutation(n)[: START_ROWS if is_gumbel else START_ROWS // 4])
-    draws = Draws(objective, n_draws, seed)
-    first_draws = replace(draws, n_draws=max(n_draws, min(START_DRAWS, objective.sets.n_alternatives)))
-    first = replace(objective, sets=(first_draws if is_gumbel else draws).sets(rows, 0))
-    near = fit_exactly(first, free, DescentLimits(1e-4, 50), seed)
-    T = precondition(first, free, near.theta, seed, len(rows), near=True)
-    unbounded = precondition(first, free, near.theta, seed, len(rows), near=True, bounded=False) if free.bounded else T
-    inverse = unbounded @ unbounded.T if unbounded.ndim == 2 else None
     max_iter, watch = limits.max_iter, limits.watch
-    passes: Any = DrawnPasses(draws, free, near.theta, T, inverse, rows, max_iter)  # without checkpoints
+    passes: Any = DrawnPasses(objective, free, max_iter, n_draws, seed)  # without checkpoints
     tell = None if watch is None else lambda state: watch(state.loss)
     losses, _ = drive(passes, passes, tell, max_iter=max_iter, verbose=False)
     if passes.fault is None and not passes.is_precise and len(losses) == max_iter:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag
 from manyclass.choice.fitting import ChoiceFit, ChoiceForm, Covariance
-from manyclass.choice.inference import COVARIANCES
+from manyclass.choice.identification import COVARIANCES
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.datasets.csr import is_sparse
 from manyclass.registry import names

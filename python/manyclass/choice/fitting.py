@@ -490,8 +490,8 @@ def precondition(
     n_rows: int,
     near: bool = False,
     bounded: bool | None = None,
-) -> Doubles:
-    """Return T with T T' near the inverse of the second derivatives of some rows, or the diagonal that it has.
+) -> Any:
+    """Return T with T T' near the inverse of the second derivatives of some rows, or the diagonal that it has, sparse.
 
     Those by factors of W depend on these, and those of noise other than Gumbel's take as long as iterations that they
     save: both are made `near` the minimum only, for steps with drawn alternatives. `bounded` is whether coefficients
@@ -510,11 +510,11 @@ def precondition(
         return whiten(
             free_derivatives, free.bounded if bounded is None else bounded, flat=0.0 if form.rank > 0 else 1e3
         )
-    return free.select(1 / objective.scales(theta))
+    return sp.diags_array(free.select(1 / objective.scales(theta)))
 
 
-def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Doubles:
-    """Return T with T T' near the inverse of second derivatives, or the diagonal that it has where bounds need one.
+def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Any:
+    """Return T with T T' near the inverse of second derivatives, or a sparse diagonal one where bounds need it.
 
     Parameters
     ----------
@@ -527,15 +527,10 @@ def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Dou
     diagonal = np.diag(second_derivatives)
     scale = np.sqrt(np.maximum(diagonal, 1e-12 * max(np.max(diagonal, initial=0), 1e-24)))
     if bounded:
-        return np.asarray(1 / scale)
+        return sp.diags_array(1 / scale)
     values, vectors = np.linalg.eigh(second_derivatives / np.outer(scale, scale))
     roots = np.where(values < 1e-6, flat, 1 / np.sqrt(np.maximum(values, 1e-6)))
     return np.asarray((vectors * roots) / scale[:, None])
-
-
-def times(T: Doubles, vector: Doubles) -> Doubles:
-    """Return T, or the diagonal matrix that it stands for, times a vector."""
-    return np.asarray(T @ vector if T.ndim == 2 else T * vector)
 
 
 def fit_exactly(objective: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int) -> ChoiceFit:
@@ -566,7 +561,7 @@ def descend(
     objective: Callable[[Doubles], tuple[float, Doubles]],
     free: FreeCoefficients,
     start: Doubles,
-    T: Doubles,
+    T: Any,
     limits: DescentLimits,
 ) -> ChoiceFit:
     """Minimise any function of coefficients by L-BFGS, in the coordinates of `precondition`.
@@ -576,8 +571,8 @@ def descend(
     objective : callable, which returns the value and the gradient
     free : FreeCoefficients
     start : ndarray of shape (n,), float64
-    T : ndarray of shape (n_free, n_free) or (n_free,), float64
-        What makes free coefficients of coordinates; of shape (n_free,) where some have bounds.
+    T : ndarray or sparse array of shape (n_free, n_free), float64
+        What makes free coefficients of coordinates; sparse and diagonal where some have bounds.
     limits : DescentLimits
 
     Returns
@@ -588,24 +583,24 @@ def descend(
     curve: list[float] = []
 
     def value(coordinates: Doubles) -> tuple[float, Doubles]:
-        loss, gradient = objective(free.expand(times(T, coordinates)))
-        return loss, times(T.T, free.reduce(gradient))
+        loss, gradient = objective(free.expand(T @ coordinates))
+        return loss, T.T @ free.reduce(gradient)
 
     def end_iteration(intermediate_result: scipy.optimize.OptimizeResult) -> None:
         curve.append(float(intermediate_result.fun))
         if limits.watch is not None:
             limits.watch(curve[-1])
 
-    bounds = free.bounds / T[:, None] if free.bounded else None  # T is then a diagonal
+    bounds = free.bounds / T.diagonal()[:, None] if free.bounded else None
     ends = {"maxiter": limits.max_iter, "maxfun": 3 * limits.max_iter, "gtol": tol, "ftol": 0.0}
     options = {**ends, "maxcor": 20, "maxls": 40}
     how: dict[str, Any] = {"method": "L-BFGS-B", "bounds": bounds, "callback": end_iteration, "options": options}
-    coordinates = np.linalg.solve(T, begin) if T.ndim == 2 else begin / T
+    coordinates = np.linalg.solve(T, begin) if isinstance(T, np.ndarray) else begin / T.diagonal()
     minimum = scipy.optimize.minimize(value, coordinates, jac=True, **how)
     slope = minimum.jac if bounds is None else slope_within_bounds(minimum.jac, minimum.x, bounds)
     # A line search ends where rounding hides the descent, some digits before a gradient of 1e-8.
     converged = bool(np.max(np.abs(slope), initial=0) <= max(100 * tol, 1e-5))
-    theta = free.expand(times(T, minimum.x))
+    theta = free.expand(T @ minimum.x)
     return ChoiceFit(theta, np.array(curve or [minimum.fun]), converged, np.zeros(len(theta)))
 
 

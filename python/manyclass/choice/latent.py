@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
+import scipy.sparse as sp
 import scipy.special
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -310,7 +310,9 @@ class LatentClasses(ChoiceMixture):
         T = precondition(logit, free, pooled, seed, 2000)
         memberships = _memberships_of_starts(objective, free, pooled, T, self.n_starts, seed)
         free, theta = free.repeat(k, n_more), np.append(np.tile(pooled, k), np.zeros(n_more))
-        T = _join(objective, T)
+        moments = objective.features.T @ (objective.weights[:, None] * objective.features)
+        joined = sp.block_diag([T] * k + [whiten(moments, sp.issparse(T))] * (k - 1))
+        T = joined if sp.issparse(T) else joined.toarray()
         runs = [_run_em(objective, free, theta, posterior, T, self, limits) for posterior in memberships]
         fits = []
         for theta, losses in sorted(runs, key=lambda run: run[1][-1])[:STARTS_CONTINUED]:
@@ -342,18 +344,11 @@ class LatentClasses(ChoiceMixture):
         return LatentState(form, n_classes, tuple(description["membership"]), shares)
 
 
-def _join(objective: LatentObjective, T: Doubles) -> Doubles:
-    """The coordinates of all coefficients by those of one class."""
-    moments = objective.features.T @ (objective.weights[:, None] * objective.features)
-    blocks = [*[T] * objective.state.n_classes, *[whiten(moments, T.ndim == 1)] * (objective.state.n_classes - 1)]
-    return np.concatenate(blocks) if T.ndim == 1 else scipy.linalg.block_diag(*blocks)
-
-
 def _memberships_of_starts(
     objective: LatentObjective,
     free: FreeCoefficients,
     pooled: Doubles,
-    T: Doubles,
+    T: Any,
     n_starts: int,
     seed: int,
 ) -> Iterator[Doubles]:
@@ -361,8 +356,7 @@ def _memberships_of_starts(
     k, n, random = objective.state.n_classes, len(objective.features), np.random.RandomState(seed)
     directions = random.standard_normal((n, k))
     if objective.rows.form.core.has_scores():
-        slopes: Any = (objective.persons.sums @ objective.rows.scores(pooled)) @ free.matrix
-        directions = slopes * T if T.ndim == 1 else slopes @ T
+        directions = objective.persons.sums @ objective.rows.scores(pooled) @ free.matrix @ T
     directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-300)
     for _ in range(n_starts if k > 1 else 1):
         centres = directions[random.choice(n, k, replace=False)]
@@ -375,7 +369,7 @@ def _run_em(
     free: FreeCoefficients,
     theta: Doubles,
     posterior: Doubles,
-    T: Doubles,
+    T: Any,
     mixture: LatentClasses,
     limits: DescentLimits,
 ) -> tuple[Doubles, list[float]]:

@@ -27,8 +27,7 @@ from manyclass.choice.fitting import (
     make_problems,
     whiten,
 )
-from manyclass.choice.identification import Identification, find_unidentified, hold_constant
-from manyclass.choice.inference import invert_information
+from manyclass.choice.identification import Identification, find_unidentified, hold_constant, invert_information
 from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.choice.sets import ChoiceSets
 from manyclass.help_lines import storing

@@ -34,13 +34,16 @@ from manyclass.choice.fitting import (
     list_features,
 )
 from manyclass.choice.identification import (
+    AS_A_QUADRATURE,
+    COVARIANCES,
     MOST_FREE,
     Identification,
+    certify,
+    estimate_covariance,
     find_fixed_nests,
     find_unidentified,
     hold_constant,
 )
-from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.help_lines import hinting, storing
@@ -244,12 +247,9 @@ class ChoiceClassifier(FittedChoiceModel):
             check_number("interactions", self.interactions, low=1, integer=True)
         if isinstance(self.constants, str):
             check_choice("constants", self.constants, ("auto", "none", "alternative"))
-        if isinstance(self.alpha, Mapping):
-            for part, value in self.alpha.items():
-                check_choice("a part of alpha", part, PARTS[:-1])
-                check_number(f"alpha of {part}", value, low=0)
-        else:
-            check_number("alpha", self.alpha, low=0)
+        for part, value in self._alphas.items():
+            check_choice("a part of alpha", part, PARTS[:-1])
+            check_number("alpha", value, low=0)
         check_number("n_negatives", self.n_negatives, low=1, integer=True)
         if self.max_iter != "auto":
             check_number("max_iter", self.max_iter, low=1, integer=True)
@@ -374,7 +374,7 @@ class ChoiceClassifier(FittedChoiceModel):
     def certificate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the objective of the fit, "primal", a proven lower bound of its optimum, "dual", and their "gap".
 
-        For Gumbel noise without nests, with no or full interactions: see `manyclass.choice.inference.certify`.
+        For Gumbel noise without nests, with no or full interactions: see `manyclass.choice.identification.certify`.
         A gap of 0 to rounding proves a fit by either solver, constraints and ridge included.
 
         Parameters
@@ -414,71 +414,72 @@ class ChoiceClassifier(FittedChoiceModel):
         return choice_sets(alternatives=alternatives, X=X, chosen=labels, sample_weight=weights, chooser_names=names)
 
     def _form(self, sets: ChoiceSets) -> ChoiceForm:
-        k, has = sets.n_alternatives, sets.Z is not None and sets.Z.shape[1] > 0
-        rank: Any = self.interactions
+        has = sets.Z is not None and sets.Z.shape[1] > 0
+        rank = self.interactions
         if isinstance(rank, str):
             rank = 0 if rank == "none" or not sets.X.shape[1] else -1
         elif not sets.X.shape[1]:
             raise ValueError(f"interactions is {rank!r}; the data have no features of choosers")
-        groups, none = self.constants, (np.zeros(0, np.int64), ())
-        if isinstance(groups, str):
-            whole = sets.source is not None and sets.source.whole
-            missing = not has and not whole and k <= MOST_CONSTANTS
-            by_alternative = groups == "alternative" or (groups == "auto" and missing)
-            groups, group_labels = (np.arange(k), sets.alternatives) if by_alternative else none
-        else:
-            groups, group_labels = self._by_alternative("constants", groups, k)
         own_tastes = bool(rank and not has)
-        groups, group_labels = self._refer(groups.astype(np.int64), group_labels, sets.alternatives, own_tastes)
-        nests, nest_labels = none if self.nests is None else self._by_alternative("nests", self.nests, k)
+        groups, group_labels = self._constants(sets, bool(has), own_tastes)
+        nests, nest_labels = self._group("nests", self.nests, sets.n_alternatives)
         return ChoiceForm(
             noise=self.noise,
             chooser_names=sets.chooser_names,
             alternative_names=sets.alternative_names,
             pair_names=sets.pair_names,
-            n_alternatives=k,
+            n_alternatives=sets.n_alternatives,
             has_features=bool(has),
             rank=int(rank),
             groups=groups,
-            group_labels=tuple(map(str, group_labels)),
+            group_labels=group_labels,
             nests=nests.astype(np.int32),
-            nest_labels=tuple(map(str, nest_labels)),
+            nest_labels=nest_labels,
             labels=tuple(map(str, sets.alternatives)) if own_tastes else (),
         )
 
-    def _refer(
-        self, groups: NDArray[np.int64], labels: Any, alternatives: NDArray[Any], own_tastes: bool
-    ) -> tuple[NDArray[np.int64], Any]:
-        """Constants and their labels, where that of the reference is the first."""
-        if self.reference is None:
-            return groups, labels
-        position = int(positions_among([self.reference], alternatives, "reference", by_row=False)[0])
-        if own_tastes and position:
-            raise ValueError(
-                f"reference is {self.reference!r}; features of choosers have coefficients for each alternative but the "
-                f"first, {alternatives[0]!r}: put the reference first among `alternatives`"
-            )
-        if not len(groups):
-            raise ValueError(f"reference is {self.reference!r}; there are no constants")
-        order = np.argsort(np.arange(len(labels)) != groups[position], kind="stable")
-        return np.argsort(order)[groups], [labels[group] for group in order]
+    def _constants(
+        self, sets: ChoiceSets, has_features: bool, own_tastes: bool
+    ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        constants, reference = self.constants, 0
+        if isinstance(constants, str):
+            whole = has_features or (sets.source is not None and sets.source.whole)
+            missing = not whole and sets.n_alternatives <= MOST_CONSTANTS
+            constants = sets.alternatives if constants == "alternative" or (constants == "auto" and missing) else None
+        if self.reference is not None:
+            reference = int(positions_among([self.reference], sets.alternatives, "reference", by_row=False)[0])
+            if own_tastes and reference:
+                raise ValueError(
+                    f"reference is {self.reference!r}; features of choosers have coefficients for each alternative but "
+                    f"the first, {sets.alternatives[0]!r}: put the reference first among `alternatives`"
+                )
+            if constants is None:
+                raise ValueError(f"reference is {self.reference!r}; there are no constants")
+        return self._group("constants", constants, sets.n_alternatives, reference)
 
     @staticmethod
-    def _by_alternative(name: str, labels: Any, k: int) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+    def _group(name: str, labels: Any, k: int, reference: int = 0) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """The group of each alternative and the labels of groups; the first one is that of the reference."""
+        if labels is None:
+            return np.zeros(0, np.int64), ()
         array = checked_labels(labels, name)
         if array.shape != (k,):
             raise ValueError(f"{name} has shape {array.shape}; it must have a label for each of {k} alternatives")
         kinds, first, place = np.unique(array, return_index=True, return_inverse=True)
-        order = np.argsort(first)  # the group of the first alternative is the reference
-        return np.argsort(order)[place], tuple(kinds[order].tolist())
+        order = np.lexsort((first, np.arange(len(kinds)) != place[reference]))
+        return np.argsort(order)[place], tuple(map(str, kinds[order]))
 
     def _ridge(self, form: ChoiceForm) -> Doubles:
         ridge = np.zeros(form.n)
-        for part in PARTS[:-1]:
-            alpha = self.alpha.get(part, 0.0) if isinstance(self.alpha, Mapping) else self.alpha
-            # As everywhere in the package, constants have no ridge unless it is theirs by name.
-            ridge[form.slices[part]] = 0.0 if part == "constants" and not isinstance(self.alpha, Mapping) else alpha
+        for part, alpha in self._alphas.items():
+            ridge[form.slices[part]] = alpha
         return ridge
+
+    @property
+    def _alphas(self) -> Mapping[str, Any]:
+        """The ridge of each part; as everywhere in the package, constants have none unless it is theirs by name."""
+        alphas: Mapping[str, Any] = dict.fromkeys(PARTS[:3], self.alpha)
+        return self.alpha if isinstance(self.alpha, Mapping) else alphas
 
     def _solver(self, sets: ChoiceSets, form: ChoiceForm) -> str:
         can = form.model != "nested" and (form.rank <= 0 or form.has_features)
