@@ -205,15 +205,16 @@ def test_rows_of_another_width_are_refused_with_both_numbers(tmp_path, capsys, s
         for other in ("w", "b"):
             for command in ("predict", "evaluate"):
                 message = the_error(capsys, command, tmp_path / "m", tmp_path / other)
-                assert message == f"{tmp_path / other} has {width} features; the model was fitted on 9"
+                assert message.startswith(f"{tmp_path / other}, read as ")
+                assert message.endswith(f" has rows of {width} features; the model was fitted on rows of 9 features")
     write_table(tmp_path / "t.csv", *as_table(seed))
     capsys.readouterr()
     assert the_error(capsys, "predict", tmp_path / "m", tmp_path / "t.csv").endswith(
-        "t.csv has 2 features; the model was fitted on 9"
+        "t.csv, read as csv, has rows of 2 features; the model was fitted on rows of 9 features"
     )
     (tmp_path / "t.txt").write_text("some words\n")
     message = the_error(capsys, "predict", "--text", tmp_path / "m", tmp_path / "t.txt")
-    assert message.endswith("read as text; the model was fitted on rows of 9 features")
+    assert message.endswith("read as text, has texts; the model was fitted on rows of 9 features")
 
 
 # Names of labels

@@ -291,7 +291,7 @@ def test_info_tells_what_a_file_is(tmp_path, data, model, capsys):
     assert rows["file bytes"] == str(model.stat().st_size)
     assert rows["parameters"] == "max_iter=5, random_state=0"
     save_csr(tmp_path / "b", *load_xmc(data))
-    for path, kind in ((data, "data, xmc"), (tmp_path / "b", "data, binary")):
+    for path, kind in ((data, "data, xmc"), (tmp_path / "b", "data, csr")):
         run("info", path, "--json")
         rows = json.loads(capsys.readouterr().out)
         assert rows["kind"] == kind
@@ -318,7 +318,7 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         (("fit", tmp_path / "bad", "--output", m), rf"{bad}:2:\d+: .*"),
         (("fit", tmp_path / "empty", "--output", m), r".*/empty: no row has a label and a feature"),
         (("fit", data), r"the following arguments are required: --output \(see manyclass fit --help\)"),
-        (("fit", data, "--output", tmp_path / "no" / "m"), r".* is not a folder that this user may write to"),
+        (("fit", data, "--output", tmp_path / "no" / "m"), r".* is not a folder or a device that this user may write to"),
         (("fit", data, "--output", tmp_path), r".* is a folder; it must be a file"),
         ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'auto', 'implicit', .*"),
         ((*fit, "--solver", "umx"), r"solver is 'umx'; .* \(did you mean 'umax'\?\)"),
@@ -347,7 +347,10 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         ((*fit, "--max-itr=3"), r"unrecognized arguments: --max-itr=3 \(did you mean '--max-iter'\?\) .*fit --help\)"),
         (("predict", model, data, "-k", 0), r"k is 0; .*"),
         (("predict", model, tmp_path / "wide"), r".*/wide:1:\d+: .*"),
-        (("predict", model, tmp_path / "wide_binary"), r".*/wide_binary has 900 features; the model was fitted on 8"),
+        (
+            ("predict", model, tmp_path / "wide_binary"),
+            r".*/wide_binary, .* has rows of 900 features; .* on rows of 8 features",
+        ),
         (("evaluate", data, data), r".*/data.txt is not a safetensors file, or it is truncated: .*"),
         (("evaluate", tmp_path / "wide_binary", data), r".*/wide_binary is not a model of manyclass: .*"),
         (("info", tmp_path / "gone"), r".*/gone: No such file or directory"),

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from manyclass.cli.options import flag
 from manyclass.compressed import STDIN
 from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
 from manyclass.datasets.csr import is_sparse, ones_at, rows_of
-from manyclass.datasets.inputs import LINES, TABLES, Input, Layout, files_of, guess_form, is_safetensors
+from manyclass.datasets.inputs import FORMS, LINES, TABLES, Input, Layout, files_of, guess_form, is_safetensors
 from manyclass.datasets.logs import Histories, next_items, read_log
 from manyclass.datasets.numerals import BLANKS
 from manyclass.datasets.records import Records, as_classes, first_labels, read_records
@@ -29,8 +29,7 @@ from manyclass.labels import as_labels, sorted_classes, written
 from manyclass.training.state import taken
 from manyclass.weights.tensor_file import open_tensors, replacing
 
-FormName = Literal["xmc", "svmlight", "csv", "tsv", "parquet", "text", "fasttext", "binary"]
-BINARY = {"binary": "csr", "csr": "binary"}  # the one form whose name is another one in Python
+FormName = Literal["xmc", "svmlight", "csv", "tsv", "parquet", "text", "fasttext", "csr", "binary"]
 DELIMITED, NUMBERED = ("csv", "tsv"), ("xmc", "svmlight")
 # Options that only some forms use: which do, and which do with --stream.
 USED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -39,9 +38,9 @@ USED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **dict.fromkeys(("delimiter", "decimal"), (DELIMITED, DELIMITED)),
     **dict.fromkeys(("sequences", "session_gap", "last", "since"), (DELIMITED, ())),
     "label_separator": ((*TABLES, "text"), ("text",)),
-    "label_names": (get_args(FormName), ("xmc", "svmlight", "binary", *TABLES)),
+    "label_names": (FORMS, (*NUMBERED, "csr", *TABLES)),
     "one_based": (NUMBERED, NUMBERED),
-    "n_features": ((*NUMBERED, "binary"), (*NUMBERED, "binary")),
+    "n_features": ((*NUMBERED, "csr"), (*NUMBERED, "csr")),
     "cache": (("xmc",), ()),
 }
 # What makes rows of raw data, by the types of these, and what these are called.
@@ -66,7 +65,7 @@ class Reading:
                 a log of events (--sequences), whose labels are the items that came next
       text      on each line a text, a tab and its labels: `text<TAB>label,label` (--text is short for it)
       fasttext  on each line a text, in which words like `__label__name` are its labels
-      binary    what manyclass.datasets.save_csr writes
+      csr       what manyclass.datasets.save_csr writes (binary is the same)
       parquet   a table as csv is
     a blank line of xmc or svmlight is a row without labels and features, and a comment is none
     options that you leave out are those with which the model was fitted
@@ -136,10 +135,12 @@ class Reading:
         """Set the form that --text stands for."""
         if self.text:
             self.format = "text"
+        elif self.format == "binary":
+            self.format = "csr"  # as Python calls it
 
     def take(self, notes: Mapping[str, Any]) -> None:
         """Fill what was not given with how the training data of a model were read."""
-        self.form = notes.get("form")
+        self.form = None if notes.get("form") == "binary" else notes.get("form")  # which its first bytes tell
         self.noted = {name for name in NOTES if getattr(self, name) is None}
         for name in self.noted:
             setattr(self, name, notes.get(name))
@@ -147,7 +148,6 @@ class Reading:
     def notes(self, form: str, *, one_based: bool) -> dict[str, Any]:
         """Return how the training data were read, for the model file."""
         named = {name: value for name in NOTES[2:] if (value := getattr(self, name)) is not None}
-        form = "binary" if form == "csr" else form
         return {"form": form, "one_based": one_based, "normalize": bool(self.normalize), **named}
 
     def set_options(self, *names: str) -> list[str]:
@@ -155,11 +155,9 @@ class Reading:
         return [name for name in names if getattr(self, name) and name not in self.noted]
 
     def form_of(self, inputs: Sequence[Input]) -> str:
-        """Return the form of inputs, as Python calls it; raises ValueError where nothing tells it."""
-        if self.format != "auto":
-            return BINARY.get(self.format, self.format)
+        """Return the form of inputs; raises ValueError where nothing tells it."""
         otherwise = None if self.set_options("label_column", "text_column") else self.form
-        return guess_form(inputs, BINARY.get(otherwise or "", otherwise))
+        return guess_form(inputs, otherwise) if self.format == "auto" else self.format
 
     def layout(self, form: str, expected: Expected) -> Layout:
         """Return how files of a form are read."""
@@ -172,6 +170,7 @@ class Reading:
             label=self.label_column,
             need_label=expected.need_label,
             text=tuple(self.text_column or ()),
+            groups=expected.groups,
             features=() if expected.feature_names is None else tuple(expected.feature_names.tolist()),
             separator=self.label_separator or ("," if expected.several and form in TABLES else None),
             delimiter=self.delimiter,
@@ -180,16 +179,13 @@ class Reading:
 
     def check_options(self, name: str, form: str, expected: Expected, *, streamed: bool = False) -> None:
         """Raise ValueError for an option that a form, of which the data called `name` are, has no use for."""
-        shown_form, options = (
-            BINARY.get(form, form),
-            self.set_options(*[name for name in USED_BY if name != "n_features"]),
-        )
+        options = self.set_options(*[option for option in USED_BY if option != "n_features"])
         options += ["n_features"] if expected.n_features is not None and not expected.exact else []
         for option in options:
             forms = USED_BY[option][streamed]
-            if shown_form not in forms:
+            if form not in forms:
                 users = ", ".join(forms) or "data that are read at once, without --stream"
-                raise ValueError(f"{flag(option)} is for {users}; {name} is read as {shown_form}")
+                raise ValueError(f"{flag(option)} is for {users}; {name} is read as {form}")
         for option in ("session_gap", "last", "since") if self.sequences is None else ():
             if getattr(self, option) is not None:
                 raise ValueError(f"{flag(option)} is for logs; name their columns by --sequences")
@@ -260,30 +256,27 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
 
 def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Records:
     """Read data of a form."""
-    layout, groups = reading.layout(form, expected), expected.groups
-    if reading.sequences is not None and form in DELIMITED:
-        if groups is not None:
-            raise ValueError("--groups is not for logs, whose users are groups by themselves; leave it out")
-        names = [name.strip(BLANKS) for name in reading.sequences.split(",")]
+    layout, is_log = reading.layout(form, expected), reading.sequences is not None and form in DELIMITED
+    if expected.groups is not None and (is_log or form not in TABLES):
+        shown = f"{source.name} is {'a log, whose users are groups' if is_log else f'read as {form}'}"
+        raise ValueError(f"--groups is for {', '.join(TABLES)}; {shown}")
+    if is_log:
+        names = [name.strip(BLANKS) for name in (reading.sequences or "").split(",")]
         how: dict[str, Any] = {"gap": reading.session_gap, "last": reading.last, "since": reading.since}
         return read_log(TableFile(source, form, layout), names, **how)
-    if groups is not None and form not in TABLES:
-        raise ValueError(f"--groups is for {', '.join(TABLES)}; {source.name} is read as {form}")
     if form == "xmc" and expected.exact and header_of(source, layout.header):
         layout = replace(layout, n_features=None)  # which the header tells
-    layout = replace(layout, groups=groups)
-    return replace(read_records(form, source, layout, cache=reading.cache), form=BINARY.get(form, form))
+    return read_records(form, source, layout, cache=reading.cache)
 
 
 def _check_kind(records: Records, expected: Expected) -> None:
     """Raise ValueError for data of another kind than those that the model was fitted on."""
-    X, wanted = records.X, f"rows of {expected.n_features} features"
-    if isinstance(X, list) and not isinstance(expected.vectorizer, RAW[type(X)]):
-        form = f"{records.form}, a log" if isinstance(X, Histories) else records.form
-        wanted = UNITS.get(type(expected.vectorizer), wanted)
-        raise ValueError(f"{records.name} is read as {form}; the model was fitted on {wanted}")
-    if not isinstance(X, list) and X.shape[1] != expected.n_features:
-        raise ValueError(f"{records.name} has {X.shape[1]} features; the model was fitted on {expected.n_features}")
+    X, is_raw = records.X, isinstance(records.X, list)
+    if isinstance(expected.vectorizer, RAW[type(X)]) if is_raw else X.shape[1] == expected.n_features:
+        return
+    units = UNITS[RAW[type(X)]] if is_raw else f"rows of {X.shape[1]} features"
+    wanted = UNITS.get(type(expected.vectorizer), f"rows of {expected.n_features} features")
+    raise ValueError(f"{records.name}, read as {records.form}, has {units}; the model was fitted on {wanted}")
 
 
 def tell(records: Records) -> Records:
@@ -462,7 +455,7 @@ def open_stream(
         raise ValueError("with --stream, tables have one label a row, and --label-names is for one; not all are learnt")
     if type(expected.vectorizer) is not (TextVectorizer if form in LINES else type(None)):
         wanted = UNITS.get(type(expected.vectorizer), "rows")
-        raise ValueError(f"the model was fitted on {wanted}, and {name} is read as {BINARY.get(form, form)}")
+        raise ValueError(f"the model was fitted on {wanted}, and {name} is read as {form}")
     layout, labels = reading.layout(form, expected), "all" if expected.several or form in TABLES else "first"
     values = {**vars(layout), "n_features": expected.n_features, "n_jobs": expected.n_jobs}
     if form == "text":

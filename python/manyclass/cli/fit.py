@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import time
 from collections.abc import Iterator, Sequence
 from copy import copy
@@ -55,16 +56,14 @@ from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.training.passes import interruption_of
 
 Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]
-KINDS: tuple[type[Classifier], ...] = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
-ESTIMATORS: dict[str, type[Classifier]] = dict(zip(get_args(Estimator)[:-1], KINDS, strict=True))
-DEFAULT: Estimator = "softmax"
+KINDS = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier, ChoiceClassifier)
+ESTIMATORS: dict[str, type[Any]] = dict(zip(get_args(Estimator), KINDS, strict=True))
 # What makes rows of raw data, what stands before the names of its parameters, and what it is for.
 VECTORIZERS: tuple[tuple[type[Vectorizer], str, str], ...] = (
     (TextVectorizer, "text_", "texts"),
     (SequenceEncoder, "sequence_", "logs with --sequences"),
 )
 UNSTREAMED = ("groups", "class_text", "checkpoint", "every", "resume")  # for rows that are read at once
-CHOICE = "choice"  # of alternatives, which are no classes with weights of their own
 
 
 @dataclass(kw_only=True)
@@ -113,7 +112,7 @@ class FitArguments(WithProgress):
     data: str
     _: KW_ONLY
     output: str
-    estimator: Estimator = DEFAULT
+    estimator: Estimator = "softmax"
     test: str | None = None
     max_seconds: float | None = None
     labels: Literal["auto", "first", "all"] = "auto"
@@ -131,13 +130,8 @@ def add_to_fit(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the parameters of what makes rows of raw data, and of the estimator that the command line names."""
     for vectorizer, prefix, _ in VECTORIZERS:
         add_parameters(parser, vectorizer, prefix)
-    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    before.add_argument("--estimator", default=DEFAULT)
-    try:
-        name = before.parse_known_args(list(argv))[0].estimator
-    except argparse.ArgumentError:
-        name = DEFAULT  # the parser itself says what is wrong
-    add_parameters(parser, ChoiceClassifier if name == CHOICE else ESTIMATORS.get(name, ESTIMATORS[DEFAULT]))
+    names = ["softmax", *re.findall(r"--estimator[ =](\S+)", " ".join(argv))]
+    add_parameters(parser, ESTIMATORS.get(names[-1], SoftmaxClassifier))  # the parser itself says what is wrong
 
 
 def fit(args: FitArguments) -> int:
@@ -153,19 +147,19 @@ def fit(args: FitArguments) -> int:
     Ctrl-C ends training and saves the model reached so far, with exit code 130; where the first pass has not ended,
     there is no model yet, and a note says so. Results go to stdout, notes and progress to stderr.
     """
-    if args.choices.is_table != (args.estimator == CHOICE):
-        raise ValueError("--long or --wide and --estimator choice go together; give both or neither")
-    if args.estimator == CHOICE:
-        return _fit_choices(args)
     kind = ESTIMATORS[args.estimator]
     model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
     model.check_parameters()
+    check_writable(args.output)
+    check_readable(args.test)
+    if args.choices.is_table != (kind is ChoiceClassifier):
+        raise ValueError("--long or --wide and --estimator choice go together; give both or neither")
+    if kind is ChoiceClassifier:
+        return _fit_choices(args, model)
     if args.labels == "all" and args.estimator == "augment-reduce":
         raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
     if args.class_text and args.estimator != "softmax":
         raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
-    check_writable(args.output)
-    check_readable(args.test)
     how = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory, **args.checkpoints.how}
     try:
         begin = time.perf_counter()
@@ -279,11 +273,8 @@ def _print_fit(model: Classifier, path: str, facts: dict[str, Any]) -> None:
     print_table({"classes": len(model.classes_), **facts, "running loss": loss, "model": written(path)})
 
 
-def _fit_choices(args: FitArguments) -> int:
-    """Fit a choice model to a long table, save it, and print its summary and evaluations."""
-    model = ChoiceClassifier(**parameters_from(args.parsed, ChoiceClassifier))
-    model.check_parameters()
-    check_writable(args.output)
+def _fit_choices(args: FitArguments, model: ChoiceClassifier) -> int:
+    """Fit a choice model to a table, save it, and print its summary and evaluation."""
     refuse_others(args)
     choices = args.choices
     sets, _ = choices.read(args.data, args.reading)

@@ -91,8 +91,8 @@ def check_writable(path: str) -> None:
     folder = os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a folder; it must be a file")
-    if os.path.exists(path) and not os.path.isfile(path):
-        if not os.access(path, os.W_OK):
-            raise PermissionError(f"{path} cannot be written: this user may not write to it")
-    elif not os.access(folder, os.W_OK):
-        raise FileNotFoundError(f"{path} cannot be written: {folder} is not a folder that this user may write to")
+    target = path if os.path.exists(path) and not os.path.isfile(path) else folder
+    if not os.access(target, os.W_OK):
+        raise PermissionError(
+            f"{path} cannot be written: {target} is not a folder or a device that this user may write to"
+        )

@@ -163,39 +163,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else list(argv)
     open_standard_streams()
+    shows_traceback = False
     try:
         args = build_parser(words).parse_args(words)
+        shows_traceback = args.traceback
+        from_stdin = [name.replace("_", "-") for name, value in vars(args).items() if value == STDIN]
+        if len(from_stdin) > 1:
+            raise ValueError(f"- is stdin, which can be read once; {' and '.join(from_stdin)} are both -")
         with warnings.catch_warnings():
             warnings.simplefilter("always", importlib.import_module("sklearn.exceptions").ConvergenceWarning)
             warnings.showwarning = lambda message, *_args, **_kwargs: note(f"warning: {message}")
-            return _run(args)
+            code: int = args.run(args)
+        sys.stdout.flush()
+        return code
     except SystemExit as end:  # argparse ends the process after --help, --version and errors
         return end.code if isinstance(end.code, int) else USER_ERROR
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED
-
-
-def _run(args: argparse.Namespace) -> int:
-    """Run the command that was parsed; a user's error is told in one line."""
-    try:
-        asking = [name.replace("_", "-") for name, value in vars(args).items() if value == STDIN]
-        if len(asking) > 1:
-            raise ValueError(f"- is stdin, which can be read once; {' and '.join(asking)} are both -")
-        code: int = args.run(args)
-        sys.stdout.flush()
-        return code
     except BrokenPipeError:
         # What is left in the buffer would fail again when the interpreter closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     except (ValueError, TypeError, OSError, MemoryError, ImportError) as error:
-        if args.traceback:
+        if shows_traceback:
             raise
-        text = " ".join(str(error).split()) or type(error).__name__
-        if isinstance(error, OSError) and error.strerror:
-            text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-        for words, options in AS_OPTIONS.items():
-            text = text.replace(words, options)
-        note(f"error: {text}")
+        note(f"error: {_one_line(error)}")
         return USER_ERROR
+
+
+def _one_line(error: BaseException) -> str:
+    """Return what an error says, in the words of the command line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    text = " ".join(str(error).split()) or type(error).__name__
+    for words, options in AS_OPTIONS.items():
+        text = text.replace(words, options)
+    return text
