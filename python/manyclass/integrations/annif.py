@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import annif.backend
 import annif.default_config
@@ -28,13 +29,13 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from manyclass.checks import did_you_mean
 from manyclass.datasets import load_csr, save_csr
+from manyclass.datasets.csr import indicator
 from manyclass.integrations.subject_model import PARAMETERS, Estimator, SubjectModel, estimator_from, write_together
 
 NAME = "manyclass"
 VECTORIZER = {"min_df": 1, "ngram": 1}  # the defaults of Annif's other backends
 # Settings of a project that Annif itself reads.
 ANNIFS = ("name", "language", "analyzer", "backend", "vocab", "transform", "access", "limit", "allow_learn")
-Made = TypeVar("Made")
 
 
 class Config(annif.default_config.Config):
@@ -61,7 +62,8 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         if self._model is None:
             path = self._existing(self.MODEL_FILE, "model")
             self.debug(f"mapping the model {path}")
-            self._model = self._show_errors(lambda: SubjectModel.load(path))
+            with self._show_errors():
+                self._model = SubjectModel.load(path)
 
     def get_hp_optimizer(self, corpus: Any, metric: str) -> Optimizer:
         """Return an `Optimizer` that finds parameters by the documents of a corpus."""
@@ -81,12 +83,12 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         """Return the estimator that the parameters of the project describe; Annif's jobs=0 is all cores."""
         for name in params.keys() - PARAMETERS.keys() - VECTORIZER.keys() - set(ANNIFS):
             self.warning(f"the parameter {name} is not known and has no effect{did_you_mean(name, PARAMETERS)}")
-        return self._show_errors(lambda: estimator_from(params, n_jobs=jobs or -1))
+        with self._show_errors():
+            return estimator_from(params, n_jobs=jobs or -1)
 
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
-        estimator = self.estimator(params, jobs)
-        options = self._vectorizer_options(params)
-        vectorizer = None
+        estimator, options = self.estimator(params, jobs), self._vectorizer_options(params)
+        files: dict[str, Callable[[str], Any]] = {}
         if corpus == "cached":
             self.info("reusing cached training data")
             self._check_cached(options)
@@ -95,17 +97,14 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             raise NotSupportedException("training with no documents", backend_id=self.backend_id)
         else:
             vectorizer, X, Y = self._vectors(corpus, options)
-        self.info(f"training on {X.shape[0]} documents with {X.shape[1]} features")
-        model = self._show_errors(lambda: SubjectModel.fit(estimator, X, Y))
-        # A new vectorizer beside an old model would make rows of words that the model takes for others.
-        files: dict[str, Callable[[str], Any]] = {self.MODEL_FILE: model.save}
-        if vectorizer is not None:
             files[self.TRAIN_FILE] = lambda path: save_csr(path, X, Y)
             files[self.VECTORIZER_FILE] = partial(joblib.dump, vectorizer)
-        write_together(self.datadir, files)
-        if vectorizer is not None:
-            self.vectorizer = vectorizer
-        self._model = None  # what is trained is loaded from its file
+        self.info(f"training on {X.shape[0]} documents with {X.shape[1]} features")
+        with self._show_errors():
+            model = SubjectModel.fit(estimator, X, Y)
+        # A new vectorizer beside an old model would make rows of words that the model takes for others.
+        write_together(self.datadir, files | {self.MODEL_FILE: model.save})
+        self._model = self.vectorizer = None  # what is trained is loaded from its files
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
         self.initialize(parallel=False)
@@ -113,10 +112,11 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         if not documents:
             raise NotSupportedException("learning from no documents", backend_id=self.backend_id)
         X = self.rows_of([document.text for document in documents])
-        Y = self._indicator([sorted(document.subject_set) for document in documents])
+        Y = indicator([sorted(document.subject_set) for document in documents], len(self.project.subjects))
         self.info(f"learning from {len(documents)} documents")
-        path = self._path(self.MODEL_FILE)
-        self._show_errors(lambda: SubjectModel.load(path).learn(X, Y)).save(path)
+        path = os.path.join(self.datadir, self.MODEL_FILE)
+        with self._show_errors():
+            SubjectModel.load(path).learn(X, Y).save(path)
         self._model = None
 
     def _suggest_batch(self, documents: Sequence[Any], params: dict[str, Any]) -> SuggestionBatch:
@@ -133,53 +133,41 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
                 subjects.append(sorted(document.subject_set))
                 yield document.text
 
-        words = self.project.analyzer.tokenize_words
-        vectorizer = TfidfVectorizer(**options, tokenizer=words, token_pattern=None)
+        vectorizer = TfidfVectorizer(**options, tokenizer=self.project.analyzer.tokenize_words, token_pattern=None)
         try:
             X = vectorizer.fit_transform(texts())
         except ValueError as error:  # no word of any document is frequent enough
             raise NotSupportedException(f"no features: {error}", backend_id=self.backend_id) from error
-        return vectorizer, sp.csr_array(X, dtype=np.float32), self._indicator(subjects)
-
-    def _indicator(self, subjects: Sequence[Sequence[int]]) -> sp.csr_array:
-        """Return the subjects of documents as a matrix with a column for each subject of the vocabulary."""
-        indptr = np.cumsum([0, *map(len, subjects)])
-        ids = np.array([subject for document_subjects in subjects for subject in document_subjects], dtype=np.int32)
-        shape = (len(subjects), len(self.project.subjects))
-        return sp.csr_array((np.ones(len(ids), np.int8), ids, indptr), shape=shape)
+        return vectorizer, sp.csr_array(X, dtype=np.float32), indicator(subjects, len(self.project.subjects))
 
     def _vectorizer_options(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        for name in VECTORIZER:
-            if not str(params[name]).strip().isdecimal() or int(params[name]) < 1:
-                self._refuse(f"{name} is {params[name]!r}; it must be an integer of at least 1")
+        with self._show_errors():
+            for name in VECTORIZER:
+                if not str(params[name]).strip().isdecimal() or int(params[name]) < 1:
+                    raise ValueError(f"{name} is {params[name]!r}; it must be an integer of at least 1")
         return {"min_df": int(params["min_df"]), "ngram_range": (1, int(params["ngram"]))}
 
     def _check_cached(self, options: Mapping[str, Any]) -> None:
         """Refuse options with which the cached data were not made."""
         self.initialize_vectorizer()
-        for name, value in options.items():
-            made_with = getattr(self.vectorizer, name)
-            if made_with != value:
-                self._refuse(f"{name} is {value!r}, the cached data have {made_with!r}; train without --cached")
-
-    def _path(self, name: str) -> str:
-        return os.path.join(self.datadir, name)
+        with self._show_errors():
+            for name, value in options.items():
+                if (cached := getattr(self.vectorizer, name)) != value:
+                    raise ValueError(f"{name} is {value!r}, the cached data have {cached!r}; train without --cached")
 
     def _existing(self, name: str, content: str) -> str:
-        path = self._path(name)
+        path = os.path.join(self.datadir, name)
         if not os.path.exists(path):
             raise NotInitializedException(f"{content} {path} not found", backend_id=self.backend_id)
         return path
 
-    def _show_errors(self, make: Callable[[], Made]) -> Made:
-        """Return what `make` returns; errors about parameters or data become those that Annif shows its users."""
+    @contextmanager
+    def _show_errors(self) -> Iterator[None]:
+        """Make errors about parameters or data those that Annif shows its users."""
         try:
-            return make()
+            yield
         except (ValueError, TypeError) as error:
             raise ConfigurationException(str(error), backend_id=self.backend_id) from error
-
-    def _refuse(self, message: str) -> None:
-        raise ConfigurationException(message, backend_id=self.backend_id)
 
 
 def suggestion_batch(model: SubjectModel, X: sp.csr_array, subjects: Any, limit: int) -> SuggestionBatch:

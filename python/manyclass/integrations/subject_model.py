@@ -142,15 +142,13 @@ class SubjectModel:
             If fewer than two subjects remain, or a parameter of the estimator is out of its range or without effect.
         """
         X, Y = _usable(X, Y)
-        is_held_out = held_out(Y, estimator.random_state)
-        subjects = np.unique(Y.indices)
+        is_held_out, subjects = held_out(Y, estimator.random_state), np.unique(Y.indices)
         if len(subjects) < 2:
             raise ValueError(f"the documents have {len(subjects)} subjects beside words; at least two are needed")
         estimator.fit(X[~is_held_out], Y[~is_held_out][:, subjects])
         with_classes(estimator, subjects)
         unseen = is_held_out if is_held_out.any() else ~is_held_out
-        slope, offset = _logistic(estimator, X[unseen], Y[unseen])
-        return cls(estimator, slope, offset)
+        return cls(estimator, *_logistic(estimator, X[unseen], Y[unseen]))
 
     def learn(self, X: sp.csr_array, Y: sp.csr_array) -> Self:
         """Train the estimator on with further documents; subjects that it has not seen become classes.
@@ -259,12 +257,11 @@ def held_out(Y: sp.csr_array, random_state: Any) -> NDArray[np.bool_]:
     ndarray of shape (n_documents,), bool
         Each subject is left with a document that is not held out.
     """
-    n = Y.shape[0]
-    chosen = np.zeros(n, dtype=bool)
-    chosen[check_random_state(random_state).permutation(n)[: min(MOST_HELD, n // 10)]] = True
-    lost = np.setdiff1d(Y.indices, Y[~chosen].indices)  # subjects of held-out documents alone
+    chosen = check_random_state(random_state).permutation(Y.shape[0])[: min(MOST_HELD, Y.shape[0] // 10)]
+    is_chosen = np.isin(np.arange(Y.shape[0]), chosen)
+    lost = np.setdiff1d(Y.indices, Y[~is_chosen].indices)  # subjects of held-out documents alone
     keeps: NDArray[np.bool_] = Y[:, lost].count_nonzero(axis=1) == 0
-    return chosen & keeps
+    return is_chosen & keeps
 
 
 def _logistic(estimator: Estimator, X: sp.csr_array, Y: sp.csr_array) -> tuple[float, float]:
@@ -273,9 +270,8 @@ def _logistic(estimator: Estimator, X: sp.csr_array, Y: sp.csr_array) -> tuple[f
     Platt's targets, (hits + 1) / (hits + 2) and 1 / (misses + 2), keep both finite where all are hits, or none.
     """
     best, z = estimator.predict_top_k(X, min(RANKS, len(estimator.classes_)))
-    rows = np.repeat(np.arange(len(best)), best.shape[1])
-    true_cells = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * Y.shape[1] + Y.indices
-    is_hit = np.isin(rows * Y.shape[1] + best.ravel(), true_cells)
+    cells: Any = Y[np.arange(len(best))[:, np.newaxis], best]
+    is_hit = cells.toarray().ravel() > 0
     target = np.where(is_hit, (is_hit.sum() + 1) / (is_hit.sum() + 2), 1 / ((~is_hit).sum() + 2))
     scores_twice = np.tile(z.ravel().astype(np.float64), 2)[:, np.newaxis]
     side = np.repeat([1, 0], len(target))
