@@ -246,7 +246,7 @@ def test_predict_searches_through_an_index_when_asked(data, model, capsys, monke
 
 @pytest.mark.parametrize("mode", [(), ("--probabilities",)])
 def test_predict_writes_the_best_labels_in_each_format(tmp_path, data, model, capsys, mode, monkeypatch):
-    monkeypatch.setattr("manyclass.cli.predict.BLOCK_CELLS", 21)  # seven rows a block: the last one is not full
+    monkeypatch.setattr("manyclass.cli.models.BLOCK_CELLS", 21)  # seven rows a block: the last one is not full
     labels, scores = manyclass.load(model).predict_top_k(load_xmc(data)[0], 3)
     scores = np.exp(scores) if mode else scores
     got = {}

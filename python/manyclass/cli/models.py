@@ -1,11 +1,15 @@
-"""The model that a command works on: its arguments, how it is loaded and described, and its evaluation."""
+"""Commands that ask a model: its arguments, how it is loaded, read for and described, and its answers."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain, pairwise
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,21 +17,24 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from manyclass import metrics
+from manyclass.checks import check_number
+from manyclass.choice.files import FORMAT as CHOICE_FORMAT
+from manyclass.choice.model import ChoiceClassifier
+from manyclass.classifiers import predictions
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.classifiers.predictions import (
-    has_probabilities,
-    ranked_set,
-    state_of,
-    uncalibrated_confidence,
-    vectorizer_of,
-)
+from manyclass.classifiers.predictions import has_probabilities, ranked_set, vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
-from manyclass.cli.data import Expected, Reading, features, labelled_rows, read
-from manyclass.cli.messages import note, print_table, waiting
-from manyclass.cli.options import flag, set_options
+from manyclass.cli import data as files
+from manyclass.cli.choices import ChoiceColumns, choice_model
+from manyclass.cli.data import Expected, Reading, features, file_format, labelled_rows, read, text_output
+from manyclass.cli.messages import check_writable, note, print_table, waiting
+from manyclass.cli.options import WithProgress, flag, set_options
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.csr import rows_of
-from manyclass.datasets.records import Records, as_classes, known_labels
+from manyclass.datasets.logs import Histories
+from manyclass.datasets.records import Records, as_classes, first_labels, known_labels, places_among
+from manyclass.labels import as_labels, readable
+from manyclass.training.passes import progress_bar
 from manyclass.weights.tensor_file import open_tensors
 
 K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say
@@ -38,6 +45,11 @@ TITLES = {"precision": "P", "ndcg": "nDCG", "psp": "PSP"}
 NEEDS = {"recall": "approximate", "calibration": "coverage", "min_probability": "parents"}
 UNUSED = ("k", "threshold", "exclude_labels", "approximate")
 WITHOUT = {"coverage": ("parents", *UNUSED), "parents": UNUSED}
+BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
+ROWS = 1024  # at a time, where a row may have many labels
+
+# Labels of some rows and their scores, one row after the other, and where each row ends.
+Answers = tuple[NDArray[Any], NDArray[np.floating[Any]], NDArray[np.integer[Any]]]
 
 
 @dataclass
@@ -118,7 +130,7 @@ class SetOptions:
             rows = labelled_rows(reading, self.calibration, expected_by(model, need_label=True))
             with waiting(f"calibrating sets by {rows.X.shape[0]} rows"):
                 model.calibrate_sets(rows.X, labels_of(model, rows), self.coverage)
-        elif all(rule.coverage != self.coverage for rule in state_of(model).sets):
+        elif all(rule.coverage != self.coverage for rule in predictions.state_of(model).sets):
             raise ValueError(
                 f"--coverage is {self.coverage}, for which the model has no sets; give labelled rows by --calibration"
             )
@@ -260,8 +272,10 @@ def _measured(
         k, log_p = ks[-1] if several else 1, scores.astype(np.float64)
         stated = {"ece": np.exp(log_p)}
         if (calibration := model.calibration_) is not None:
-            first = best[:, 0]
-            p = np.exp(calibration.uncalibrated(log_p)) if several else uncalibrated_confidence(model, X, first)
+            if several:
+                p = np.exp(calibration.uncalibrated(log_p))
+            else:
+                p = predictions.uncalibrated_confidence(model, X, best[:, 0])
             stated["ece_uncalibrated"] = p.reshape(len(best), -1)
         for name, p in stated.items():  # rounding can leave the logarithm of a probability of one above zero
             shown = np.minimum(p[:, :k], 1)
@@ -290,3 +304,388 @@ def as_text(result: Mapping[str, Any]) -> dict[str, str]:
             unit = " nats" if name.endswith("log_loss") else ""
             shown[f"{TITLES[measure]}@{k}" if separator else name] = f"{value:.6f}{unit}"
     return shown
+
+
+def as_lines(rows: Iterable[Sequence[Any]], digits: int = 6) -> str:
+    """Return rows as lines with tabs."""
+    lines = []
+    for row in rows:
+        cells = (f"{cell:.{digits}g}" if isinstance(cell, float | np.floating) else str(cell) for cell in row)
+        lines.append("\t".join(cells) + "\n")
+    return "".join(lines)
+
+
+def print_facts(facts: Mapping[str, Any] | None, table: Mapping[str, Any]) -> int:
+    """Print facts as one JSON object if there are any, else a table; return the exit code."""
+    if facts is None:
+        print_table(table)
+    else:
+        print(json.dumps(facts))
+    return 0
+
+
+@dataclass
+class EvaluateArguments(OnMappedModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    data : DATA
+        labelled rows, in one of the forms below; - reads stdin
+    json : bool
+        print one JSON object instead of a table
+    labels : {"auto", "first", "all"}
+        which labels of a row are right: its first or all; auto: all if the model was fitted on all
+    propensities : FILE
+        training data, whose frequencies of labels give the weights of PSP
+    n_bins : int
+        bins of the expected calibration error
+    """
+
+    data: str
+    _: KW_ONLY
+    json: bool = False
+    labels: Literal["auto", "first", "all"] = "auto"
+    propensities: str | None = None
+    n_bins: int = 15
+    sets: SetOptions
+    columns: ChoiceColumns
+
+
+def evaluate(args: EvaluateArguments) -> int:
+    """Evaluate a model on data, exactly, over all classes.
+
+    The table has the log-loss in nats, the error and the shares of rows whose label is not among the first 3 and 5,
+    precision (P), nDCG and propensity-scored precision (PSP, with --propensities) of the first 1, 3 and 5 labels, and
+    the expected calibration error (ECE) of the most probable label. A model of several labels has the ECE of the first
+    five labels, and a log-loss per label. A calibrated model also has the ECE without its calibration, which for a
+    margin is that of a softmax of its scores. Other margin models have no probabilities, hence neither log-loss nor
+    ECE. With --coverage the table has the share of rows whose label is in their set, and the mean number of labels of a
+    set.
+
+    Rows without a label, without a feature, or with a label that the model has not seen are dropped; a note says how
+    many. In the share of sets, labels that the model has not seen count as missed.
+
+    A choice model has the log-loss and the error of a table of choices.
+    """
+    check_options(args)
+    if choices := choice_model(args, args.columns):
+        sets, _ = args.columns.read(args.data, args.reading, *choices)
+        result = {**choices[0].evaluate(sets), "n_rows": sets.n_rows}
+    else:
+        result = _evaluate_rows(args, args.opened())
+    return print_facts(result if args.json else None, as_text(result))
+
+
+def _evaluate_rows(args: EvaluateArguments, model: Classifier) -> dict[str, Any]:
+    """Return the measures of a model of classes."""
+    expected = expected_by(model, need_label=True)
+    expected = replace(expected, several=args.labels == "all" or expected.several)
+    which = args.labels if args.labels != "auto" else None
+    rows = labelled_rows(args.reading, args.data, expected, which)
+    weights = None
+    if args.propensities:
+        records = read(args.reading, args.propensities, expected)
+        is_first = which == "first" or not expected.several
+        Y = first_labels(records.Y) if is_first else records.Y
+        weights = _propensities(model.classes_, records.labels, Y)
+    args.sets.prepare(args.reading, model)
+    result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
+    coverage = args.sets.coverage
+    return result if coverage is None else result | coverage_of_sets(model, rows, coverage)
+
+
+def _propensities(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> NDArray[np.float64]:
+    """Return the propensities of a model's classes by the frequencies of labels in training data; Jain et al. 2016."""
+    # A class that these data lack is one of frequency 0, as the rarest there is: that of one more column.
+    by_label = metrics.propensities(sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], Y.shape[1] + 1)))
+    places, weights = places_among(classes, labels), np.full(len(classes), by_label[-1])
+    weights[places[places >= 0]] = by_label[:-1][places >= 0]
+    return weights
+
+
+@dataclass
+class ExplainArguments(OnMappedModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    data : DATA
+        rows, in one of the forms below; - reads stdin
+    label : NAME
+        explain the score of this label
+    against : NAME
+        explain the log-odds of the label to this one
+    k : int
+        features a row, or of the label
+    """
+
+    data: str | None = None
+    _: KW_ONLY
+    label: str | None = None
+    against: str | None = None
+    k: int = 10
+
+
+def explain(args: ExplainArguments) -> int:
+    """Print what drives a class, or what each feature of a row adds to the score of its label.
+
+    With DATA each row gets a line: its most probable label, or the one of --label, and the features (words, of a model
+    of texts) that add most to the label's score or take most from it, each with what it adds. "others" are the other
+    features of the row together, "intercept" is the score of a row without features, and "counts" is what counts of
+    classes by features add, where the model mixes some in. All of them sum to the score. Without DATA the features of
+    largest weight for --label are printed, a line each.
+    """
+    if file_format(args.model) == CHOICE_FORMAT:
+        if (args.data, args.label, args.against) != (None, None, None):
+            raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
+        print(ChoiceClassifier.load(args.model).summary())
+        return 0
+    if args.data is None and (args.label is None or args.against is not None):
+        raise ValueError("give DATA, or a --label whose features are to be printed, and that without --against")
+    model = args.opened()
+    asked = {"labels": args.label, "against": args.against}
+    labels = {k: as_classes(model.classes_, as_labels([label])) for k, label in asked.items() if label is not None}
+    if args.data is None:
+        features, weights = model.top_features(labels["labels"][0], args.k)
+        sys.stdout.write(as_lines(zip(features.tolist(), weights.tolist(), strict=True)))
+        return 0
+    X = args.features_of(model, args.data)
+    with waiting(f"explaining {X.shape[0]} rows"):
+        explanations = model.explain(X, args.k, **{k: label.repeat(X.shape[0]) for k, label in labels.items()})
+    names = readable(as_labels([explanation.label for explanation in explanations]))
+    for name, explanation in zip(names.tolist(), explanations, strict=True):
+        parts = [*zip(explanation.features.tolist(), explanation.contributions.tolist(), strict=True)]
+        rest = {"others": explanation.others, "intercept": explanation.intercept, "counts": explanation.counts}
+        parts += [(part, value) for part, value in rest.items() if value or part == "intercept"]
+        sys.stdout.write(as_lines([[name, explanation.score, *chain.from_iterable(parts)]]))
+    return 0
+
+
+# Predictions
+
+
+@dataclass(kw_only=True)
+class AncestorOptions:
+    """Nodes above classes.
+
+    Attributes
+    ----------
+    parents : FILE
+        the hierarchy above the classes: on each line a class or a node, a tab, and its parent
+    min_probability : float
+        with --parents: what the classes below a node must have together
+    """
+
+    parents: str | None = None
+    min_probability: float = 0.5
+
+    def read(self, name_of: Mapping[Any, Any]) -> dict[Any, Any] | None:
+        """Return the parent of each node that has one, None without a file.
+
+        Parameters
+        ----------
+        name_of : mapping of label to name
+            What stands in the file for each class, whose label is returned.
+
+        Raises
+        ------
+        ValueError
+            If a line is no pair, or a node has two parents.
+        """
+        if self.parents is None:
+            return None
+        label_of = {str(name): label for label, name in name_of.items()}
+        pairs = files.read_pairs(self.parents, "node", "parent").items()
+        parents = {label_of.get(node, node): label_of.get(parent, parent) for node, parent in pairs}
+        if parents.keys().isdisjoint(name_of):
+            raise ValueError(f"{self.parents} has none of the model's classes, such as {next(iter(label_of))!r}")
+        return parents
+
+
+@dataclass
+class PredictArguments(OnMappedModel, WithProgress):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    data : DATA
+        rows, in one of the forms below; - reads stdin
+    k : int
+        number of labels a row, or all where there are fewer
+    threshold : float
+        print only those of the k labels whose probability (of a margin model: score) is above this
+    exclude_labels : bool
+        leave out labels that the row already has in DATA
+    output : FILE
+        file for the predictions, else stdout
+    output_format : {"tsv", "jsonl", "xmc"}
+        form of the predictions, see above
+    approximate : bool
+        find the labels through an index (more than 4,096 classes), probabilities being estimates
+    recall : float
+        share of the labels that --approximate is to find
+    probabilities : bool
+        probabilities instead of their logarithms
+    """
+
+    data: str
+    _: KW_ONLY
+    k: int = K
+    threshold: float | None = None
+    exclude_labels: bool = False
+    output: str | None = None
+    output_format: Literal["tsv", "jsonl", "xmc"] = "tsv"
+    approximate: bool = False
+    recall: float = RECALL
+    probabilities: bool = False
+    sets: SetOptions
+    ancestors: AncestorOptions
+    columns: ChoiceColumns
+
+
+def predict(args: PredictArguments) -> int:
+    """Print the k best labels of each row with their scores, best first.
+
+    Scores are natural logarithms of probabilities or, with --probabilities, the probabilities themselves; a margin
+    model has scores that are no probabilities. Rows without a label or a feature are predicted too: line i belongs to
+    row i of the data. Forms of the output: tsv, labels and scores of a row in turn on one line, between tabs; jsonl, a
+    JSON object a row; xmc, score files of the extreme classification repository: a first line `N L`, then `label:score`
+    pairs.
+
+    Of a log (--sequences) a row is the history of a user. Rows are in the order of users, whose names stand before the
+    labels, or as "user" in jsonl; --exclude-labels leaves out the items of a history.
+
+    With --coverage a row has as many labels as its set: those that hold the right one with this probability. With
+    --parents a row has one label, the most specific class or node above classes whose probability is at least
+    --min-probability; its line is empty where there is none.
+
+    Of a choice model DATA are a long table. A row is a chooser, whose name stands before the labels, which are the most
+    probable of the alternatives that the table lists for this chooser.
+    """
+    check_number("k", args.k, low=1, integer=True)
+    check_options(args)
+    if args.output:
+        check_writable(args.output)
+    if choices := choice_model(args, args.columns):
+        _predict_choices(args, *choices)
+    else:
+        _predict(args, args.opened())
+    return 0
+
+
+def _predict(args: PredictArguments, model: Classifier) -> None:
+    """Print the labels of rows: the best ones, those of their sets, or their most specific probable nodes."""
+    name_of, is_probability = _names(args, model.classes_), has_probabilities(model)
+    if args.probabilities and not is_probability:
+        raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
+    parents, least = args.ancestors.read(name_of), _least_score(args.threshold, is_probability=is_probability)
+    args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
+    if (options := args.reading.set_options("last", "since")) and args.sets.calibration is None:
+        raise ValueError(f"--{options[0]} is for fit, learn and evaluate; predict takes whole histories")
+    args.sets.prepare(args.reading, model)
+    data = read(args.reading, args.data, expected_by(model, need_label=False))
+    who, X, exclude = dict[str, list[Any]](), data.X, None
+    if isinstance(X, Histories):
+        X = X.of_users()
+        who = {"user": readable(X.users).tolist()}
+    if args.exclude_labels:
+        exclude = X if isinstance(X, Histories) else _labels_in(data, model.classes_)
+
+    def ask(block: slice) -> Answers:
+        rows = features(args.reading, rows_of(X, block), vectorizer_of(model))
+        if args.sets.coverage is not None:
+            indptr, labels, log_p = ranked_set(model, rows, args.sets.coverage)
+            return labels, log_p, indptr[1:]
+        if parents is not None:
+            nodes, p = model.predict_ancestor(rows, parents, min_probability=args.ancestors.min_probability)
+            has_node = np.array([node is not None for node in nodes.tolist()], dtype=bool)
+            return nodes[has_node], np.log(p[has_node]), np.cumsum(has_node)
+        how: dict[str, Any] = {"approximate": True, "recall": args.recall} if args.approximate else {}
+        how["exclude"] = None if exclude is None else exclude[block]
+        return _above(least, *model.predict_top_k(rows, min(args.k, len(name_of)), **how))
+
+    is_best = args.sets.coverage is None and parents is None
+    step = max(1, BLOCK_CELLS // min(args.k, len(name_of))) if is_best else ROWS
+    _write(args, ask, step, X.shape[0] if hasattr(X, "shape") else len(X), who, name_of)
+
+
+def _labels_in(data: Records, classes: NDArray[Any]) -> sp.csr_array:
+    if data.Y.nnz == 0:
+        raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
+    return known_labels(classes, data.labels, data.Y).sorted_indices()
+
+
+def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> None:
+    """Print the most probable alternatives of each chooser."""
+    least = np.exp(_least_score(args.threshold, is_probability=True))
+    sets, choosers = args.columns.read(args.data, args.reading, model, notes, chosen=False)
+    name_of, k = _names(args, sets.alternatives), min(args.k, sets.n_alternatives)
+
+    def ask(block: slice) -> Answers:
+        labels, p, ends = _above(least, *model.predict_top_k(sets.take(np.arange(sets.n_rows)[block]), k))
+        return labels, np.log(p), ends
+
+    who = {"chooser": readable(choosers).tolist()}
+    _write(args, ask, max(1, BLOCK_CELLS // k), sets.n_rows, who, name_of)
+
+
+def _above(least: float, labels: NDArray[Any], scores: NDArray[np.floating[Any]]) -> Answers:
+    """Return the labels whose score exceeds the least one, which that of a label that is missing, -inf, never does."""
+    is_shown = scores > least
+    return labels[is_shown], scores[is_shown], np.cumsum(is_shown.sum(axis=1))
+
+
+def _least_score(threshold: float | None, *, is_probability: bool) -> float:
+    """Return what a score must exceed: scores of a model with probabilities are their logarithms."""
+    if threshold is None or not is_probability:
+        return -np.inf if threshold is None else threshold
+    check_number("threshold", threshold, low=0, high=1)
+    return float(np.log(threshold)) if threshold > 0 else -np.inf
+
+
+def _names(args: PredictArguments, classes: NDArray[Any]) -> dict[Any, Any]:
+    """Return what is printed for each class; raises ValueError where the form of output cannot hold it."""
+    names = readable(classes)
+    if args.reading.label_names:
+        names = files.LabelNames(args.reading.label_names, distinct=False).of(classes, args.model)
+    if args.output_format == "xmc" and (args.ancestors.parents or names.dtype.kind not in "iu" or names[0] < 0):
+        raise ValueError("--output-format is xmc, whose labels are integers of at least 0; choose tsv or jsonl")
+    return dict(zip(classes.tolist(), names.tolist(), strict=True))
+
+
+def _write(
+    args: PredictArguments,
+    ask: Callable[[slice], Answers],
+    step: int,
+    n_rows: int,
+    who: dict[str, list[Any]],
+    name_of: dict[Any, Any],
+) -> None:
+    """Write the answers for all rows, `step` at a time; `who` has what stands before the labels of each."""
+    for title, names in ({"label": [*name_of.values()]} | who).items() if args.output_format == "tsv" else ():
+        for name in names:
+            if isinstance(name, str) and ("\t" in name or "\n" in name):
+                raise ValueError(f"the {title} {name!r} holds a tab or a newline; choose --output-format jsonl")
+    bar = progress_bar(n_rows, unit="row", shown=args.progress and bool(args.output))
+    with text_output(args.output) as out, contextlib.closing(bar):
+        if args.output_format == "xmc":
+            out.write(f"{n_rows} {max(name_of.values()) + 1}\n")
+        for first in range(0, n_rows, step):
+            labels, scores, ends = ask(slice(first, first + step))
+            shown = [name_of.get(label, label) for label in labels.tolist()]
+            values = (np.exp(scores) if args.probabilities else scores).tolist()
+            for row, (begin, end) in enumerate(pairwise([0, *ends.tolist()]), start=first):
+                row_who = {title: row_names[row] for title, row_names in who.items()}
+                out.write(_line(args.output_format, row, row_who, shown[begin:end], values[begin:end]) + "\n")
+            bar.update(len(ends))
+
+
+def _line(form: str, row: int, who: dict[str, Any], labels: list[Any], values: list[float]) -> str:
+    """Return a line of the output, with six digits of each score, and the user or chooser of a row."""
+    if form == "jsonl":
+        answer = {"row": row, **who, "labels": labels, "scores": [float(f"{value:.6g}") for value in values]}
+        return json.dumps(answer, ensure_ascii=False)
+    between, behind = (":", " ") if form == "xmc" else ("\t", "\t")
+    pairs = [f"{label}{between}{value:.6g}" for label, value in zip(labels, values, strict=True)]
+    return behind.join([*(map(str, who.values()) if form == "tsv" else ()), *pairs])

@@ -1,21 +1,18 @@
-"""Saved files: what they are, how good their models are and what drives these, how small they can be, and vectors."""
+"""Saved files: what they are, how small they can be, and vectors."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass import metrics
 from manyclass.checks import bytes_of, check_number, did_you_mean
 from manyclass.choice.files import FORMAT as CHOICE_FORMAT
 from manyclass.choice.model import ChoiceClassifier
@@ -23,27 +20,14 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.files import FORMAT
 from manyclass.classifiers.predictions import class_vectors
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes, save_model
-from manyclass.cli.choices import ChoiceColumns, choice_model
+from manyclass.cli import models
 from manyclass.cli.data import Expected, Reading, file_format, labelled_rows, read, text_output
 from manyclass.cli.messages import check_writable, print_table, waiting
-from manyclass.cli.models import (
-    OnMappedModel,
-    OnModel,
-    SetOptions,
-    as_text,
-    changed_parameters,
-    check_options,
-    coverage_of_sets,
-    describe_model,
-    evaluated,
-    expected_by,
-    print_evaluation,
-)
+from manyclass.cli.models import OnMappedModel, OnModel, as_lines, changed_parameters, evaluated, expected_by
 from manyclass.compressed import STDIN
 from manyclass.datasets.inputs import Input, is_safetensors
 from manyclass.datasets.logs import Histories
-from manyclass.datasets.records import Records, as_classes, first_labels, places_among
-from manyclass.labels import as_labels, readable
+from manyclass.datasets.records import Records
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.arrays import Dtype
@@ -85,22 +69,13 @@ def info(args: InfoArguments) -> int:
     if os.path.isfile(args.path):
         facts.setdefault("file_bytes", os.path.getsize(args.path))
     shown = {key.replace("_", " "): str(value) for key, value in facts.items()}
-    return _print(facts if args.json else None, shown)
-
-
-def _print(facts: Mapping[str, Any] | None, table: Mapping[str, Any]) -> int:
-    """Print facts as one JSON object if there are any, else a table; return the exit code."""
-    if facts is None:
-        print_table(table)
-    else:
-        print(json.dumps(facts))
-    return 0
+    return models.print_facts(facts if args.json else None, shown)
 
 
 def _describe(args: InfoArguments, path: str) -> dict[str, Any]:
     form = file_format(path) if os.path.isfile(path) and args.reading.format == "auto" else "data"
     if form == FORMAT:
-        return describe_model(path, load_classifier(path, mmap=True))
+        return models.describe_model(path, load_classifier(path, mmap=True))
     if form == CHOICE_FORMAT:
         model = ChoiceClassifier.load(path)
         facts = {name.replace(" ", "_"): value for name, value in model.summary().facts.items()}
@@ -149,144 +124,6 @@ def _describe_data(data: Records) -> dict[str, Any]:
 def _spread(counts: Sequence[int] | NDArray[Any]) -> str:
     """Return the least, the most and the mean of some counts."""
     return f"{min(counts, default=0)} to {max(counts, default=0)}, mean {sum(counts) / max(1, len(counts)):.4g}"
-
-
-@dataclass
-class EvaluateArguments(OnMappedModel):
-    """Arguments of the command.
-
-    Attributes
-    ----------
-    data : DATA
-        labelled rows, in one of the forms below; - reads stdin
-    json : bool
-        print one JSON object instead of a table
-    labels : {"auto", "first", "all"}
-        which labels of a row are right: its first or all; auto: all if the model was fitted on all
-    propensities : FILE
-        training data, whose frequencies of labels give the weights of PSP
-    n_bins : int
-        bins of the expected calibration error
-    """
-
-    data: str
-    _: KW_ONLY
-    json: bool = False
-    labels: Literal["auto", "first", "all"] = "auto"
-    propensities: str | None = None
-    n_bins: int = 15
-    sets: SetOptions
-    columns: ChoiceColumns
-
-
-def evaluate(args: EvaluateArguments) -> int:
-    """Evaluate a model on data, exactly, over all classes.
-
-    The table has the log-loss in nats, the error and the shares of rows whose label is not among the first 3 and 5,
-    precision (P), nDCG and propensity-scored precision (PSP, with --propensities) of the first 1, 3 and 5 labels, and
-    the expected calibration error (ECE) of the most probable label. A model of several labels has the ECE of the first
-    five labels, and a log-loss per label. A calibrated model also has the ECE without its calibration, which for a
-    margin is that of a softmax of its scores. Other margin models have no probabilities, hence neither log-loss nor
-    ECE. With --coverage the table has the share of rows whose label is in their set, and the mean number of labels of a
-    set.
-
-    Rows without a label, without a feature, or with a label that the model has not seen are dropped; a note says how
-    many. In the share of sets, labels that the model has not seen count as missed.
-
-    A choice model has the log-loss and the error of a table of choices.
-    """
-    check_options(args)
-    if choices := choice_model(args, args.columns):
-        sets, _ = args.columns.read(args.data, args.reading, *choices)
-        result = {**choices[0].evaluate(sets), "n_rows": sets.n_rows}
-    else:
-        result = _evaluate_rows(args, args.opened())
-    return _print(result if args.json else None, as_text(result))
-
-
-def _evaluate_rows(args: EvaluateArguments, model: Classifier) -> dict[str, Any]:
-    """Return the measures of a model of classes."""
-    expected = expected_by(model, need_label=True)
-    expected = replace(expected, several=args.labels == "all" or expected.several)
-    which = args.labels if args.labels != "auto" else None
-    rows = labelled_rows(args.reading, args.data, expected, which)
-    weights = None
-    if args.propensities:
-        records = read(args.reading, args.propensities, expected)
-        is_first = which == "first" or not expected.several
-        Y = first_labels(records.Y) if is_first else records.Y
-        weights = _propensities(model.classes_, records.labels, Y)
-    args.sets.prepare(args.reading, model)
-    result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
-    coverage = args.sets.coverage
-    return result if coverage is None else result | coverage_of_sets(model, rows, coverage)
-
-
-def _propensities(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> NDArray[np.float64]:
-    """Return the propensities of a model's classes by the frequencies of labels in training data; Jain et al. 2016."""
-    # A class that these data lack is one of frequency 0, as the rarest there is: that of one more column.
-    by_label = metrics.propensities(sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], Y.shape[1] + 1)))
-    places, weights = places_among(classes, labels), np.full(len(classes), by_label[-1])
-    weights[places[places >= 0]] = by_label[:-1][places >= 0]
-    return weights
-
-
-@dataclass
-class ExplainArguments(OnMappedModel):
-    """Arguments of the command.
-
-    Attributes
-    ----------
-    data : DATA
-        rows, in one of the forms below; - reads stdin
-    label : NAME
-        explain the score of this label
-    against : NAME
-        explain the log-odds of the label to this one
-    k : int
-        features a row, or of the label
-    """
-
-    data: str | None = None
-    _: KW_ONLY
-    label: str | None = None
-    against: str | None = None
-    k: int = 10
-
-
-def explain(args: ExplainArguments) -> int:
-    """Print what drives a class, or what each feature of a row adds to the score of its label.
-
-    With DATA each row gets a line: its most probable label, or the one of --label, and the features (words, of a model
-    of texts) that add most to the label's score or take most from it, each with what it adds. "others" are the other
-    features of the row together, "intercept" is the score of a row without features, and "counts" is what counts of
-    classes by features add, where the model mixes some in. All of them sum to the score. Without DATA the features of
-    largest weight for --label are printed, a line each.
-    """
-    if file_format(args.model) == CHOICE_FORMAT:
-        if (args.data, args.label, args.against) != (None, None, None):
-            raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
-        print(ChoiceClassifier.load(args.model).summary())
-        return 0
-    if args.data is None and (args.label is None or args.against is not None):
-        raise ValueError("give DATA, or a --label whose features are to be printed, and that without --against")
-    model = args.opened()
-    asked = {"labels": args.label, "against": args.against}
-    labels = {k: as_classes(model.classes_, as_labels([label])) for k, label in asked.items() if label is not None}
-    if args.data is None:
-        features, weights = model.top_features(labels["labels"][0], args.k)
-        sys.stdout.write(as_lines(zip(features.tolist(), weights.tolist(), strict=True)))
-        return 0
-    X = args.features_of(model, args.data)
-    with waiting(f"explaining {X.shape[0]} rows"):
-        explanations = model.explain(X, args.k, **{k: label.repeat(X.shape[0]) for k, label in labels.items()})
-    names = readable(as_labels([explanation.label for explanation in explanations]))
-    for name, explanation in zip(names.tolist(), explanations, strict=True):
-        parts = [*zip(explanation.features.tolist(), explanation.contributions.tolist(), strict=True)]
-        rest = {"others": explanation.others, "intercept": explanation.intercept, "counts": explanation.counts}
-        parts += [(part, value) for part, value in rest.items() if value or part == "intercept"]
-        sys.stdout.write(as_lines([[name, explanation.score, *chain.from_iterable(parts)]]))
-    return 0
 
 
 @dataclass
@@ -353,7 +190,7 @@ def compress(args: CompressArguments) -> int:
         table |= {f"weights {name}": _size(each_model), f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})"}
     print_table(table)
     for name, result in results.items():
-        print_evaluation({"evaluated": name}, result)
+        models.print_evaluation({"evaluated": name}, result)
     return 0
 
 
@@ -421,15 +258,6 @@ def word_vectors(path: str) -> WordVectors:
     if is_safetensors(path):
         return WordVectors.load(path, mmap=True)
     return WordVectors.load_word2vec(path, binary=word2vec_form(path) == "binary")
-
-
-def as_lines(rows: Iterable[Sequence[Any]], digits: int = 6) -> str:
-    """Return rows as lines with tabs."""
-    lines = []
-    for row in rows:
-        cells = (f"{cell:.{digits}g}" if isinstance(cell, float | np.floating) else str(cell) for cell in row)
-        lines.append("\t".join(cells) + "\n")
-    return "".join(lines)
 
 
 @dataclass

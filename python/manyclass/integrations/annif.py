@@ -54,6 +54,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
     MODEL_FILE = "manyclass-model.safetensors"
     DEFAULT_PARAMETERS = VECTORIZER
 
+    vectorizer: Any = None
     _model: SubjectModel | None = None
 
     def initialize(self, parallel: bool = False) -> None:
