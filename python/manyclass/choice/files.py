@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.checks import check_choice, check_flag
+from manyclass.checks import check_choice, check_flag, check_number
 from manyclass.choice.fitting import ChoiceFit, ChoiceForm, Covariance
 from manyclass.choice.identification import COVARIANCES
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState
@@ -20,16 +20,7 @@ from manyclass.datasets.csr import is_sparse
 from manyclass.registry import names
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.saved_labels import decode_labels, encode_labels
-from manyclass.weights.tensor_file import (
-    PathLike,
-    TensorFile,
-    checked,
-    count,
-    finite,
-    make_metadata,
-    warn_of_unread,
-    write_tensors,
-)
+from manyclass.weights.tensor_file import PathLike, TensorFile, checked, make_metadata, warn_of_unread, write_tensors
 
 FORMAT = "manyclass choice model"
 FORMAT_VERSION = 1
@@ -113,8 +104,9 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         check_choice(name, about[name], choices)
     for name in ("converged", "has_features"):
         check_flag(name, about[name])
-    sizes = {name: count(file, about, name, least) for name, least in LEAST.items()}
-    causes, k = about.get("unidentified", {}), sizes["n_alternatives"]
+    for name, least in LEAST.items():
+        check_number(name, about[name], low=least, integer=True)
+    causes, k = about.get("unidentified", {}), about["n_alternatives"]
     form = _read_form(file, about, causes, k)
     parameters, mixture = dict(about["parameters"], mixture=None), None
     if (of_mixture := about.get("mixture")) is not None:
@@ -123,7 +115,7 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         parameters["mixture"].check_parameters()
         mixture = parameters["mixture"].restore(form, of_mixture["state"])
     arrays = _read_estimates(file, form, form.n if mixture is None else len(mixture.names))
-    covariance = arrays["covariance"], arrays["covariance_error"], sizes["covariance_rows"]
+    covariance = arrays["covariance"], arrays["covariance_error"], about["covariance_rows"]
     likelihood, null = (np.nan if about[name] is None else float(about[name]) for name in LIKELIHOODS)
     parameters |= parameters_by_alternative(form, parameters.get("constants"))
     state = ChoiceState(
@@ -132,7 +124,7 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         _read_features(file, about["Z"], (k, len(form.alternative_names))),
         ChoiceFit(arrays["theta"], arrays["losses"], about["converged"], arrays["draw_errors"]),
         Covariance(about["covariance_kind"], *covariance),
-        *(sizes["n_rows"], sizes["n_free"], likelihood, null, about["solver"], mixture, causes),
+        *(about["n_rows"], about["n_free"], likelihood, null, about["solver"], mixture, causes),
     )
     warn_of_unread(file)
     return parameters, state
@@ -145,7 +137,7 @@ def _read_form(file: TensorFile, about: Mapping[str, Any], causes: Mapping[str, 
             raise ValueError(f"{word!r} is no name")
     values: dict[str, Any] = {name: about[name] for name in ("noise", "has_features", "rank")} | text
     for name, labels, dtype in (("groups", "group_labels", np.int64), ("nests", "nest_labels", np.int32)):
-        n, numbers = len(text[labels]), file.read(checked(file, name, dtype, (k if text[labels] else 0,)))
+        n, numbers = len(text[labels]), file.array(name, dtype, (k if text[labels] else 0,))
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= n or (name == "groups" and all(numbers))):
             raise ValueError(f"{name!r} has numbers outside [0, {n})")
         values[name] = numbers
@@ -158,11 +150,11 @@ def _read_form(file: TensorFile, about: Mapping[str, Any], causes: Mapping[str, 
 
 
 def _read_estimates(file: TensorFile, form: ChoiceForm, n: int) -> dict[str, Doubles]:
-    shapes = {"theta": (n,), "draw_errors": (n,), "covariance_error": (n,), "covariance": (n, n)}
-    shapes["losses"] = file.entries["losses"][1][:1]
+    shapes = {"draw_errors": (n,), "covariance_error": (n,), "covariance": (n, n)}  # of which some may be NaN
     arrays = {name: file.read(checked(file, name, np.float64, shape)) for name, shape in shapes.items()}
-    finite(file, "losses", arrays["losses"])
-    if np.any(finite(file, "theta", arrays["theta"])[form.slices["dissimilarity"]] <= 0):
+    shapes = {"theta": (n,), "losses": file.entries["losses"][1][:1]}
+    arrays |= {name: file.array(name, np.float64, shape) for name, shape in shapes.items()}
+    if np.any(arrays["theta"][form.slices["dissimilarity"]] <= 0):
         raise ValueError("a dissimilarity is not more than 0")
     if np.isinf(arrays["covariance"]).any() or np.any(np.diag(arrays["covariance"]) < 0):
         raise ValueError("the covariance has numbers that it cannot have")
@@ -175,7 +167,7 @@ def _read_alternatives(file: TensorFile, about: Any, k: int) -> NDArray[Any]:
     if isinstance(about, dict):
         alternatives = decode_labels(file, about, "alternatives", least=1)
     else:
-        alternatives = file.read(checked(file, "alternatives", np.int64, (k,)))
+        alternatives = file.array("alternatives", np.int64, (k,))
     if len(np.unique(alternatives)) != k:
         raise ValueError(f"there are not {k} distinct alternatives")
     return alternatives
@@ -185,8 +177,8 @@ def _read_features(file: TensorFile, kind: str, shape: tuple[int, int]) -> Any:
     if kind == "none":
         return None
     if kind == "dense":
-        return finite(file, "Z", file.read(checked(file, "Z", np.float64, shape)))
-    data, indices, indptr = (file.read(f"Z.{part}") for part in ("data", "indices", "indptr"))
-    Z = sp.csr_array((finite(file, "Z.data", data), indices, indptr), shape=shape)
+        return file.array("Z", np.float64, shape)
+    data = file.array("Z.data", np.float64, file.entries["Z.data"][1])
+    Z = sp.csr_array((data, file.read("Z.indices"), file.read("Z.indptr")), shape=shape)
     Z.check_format(full_check=True)
     return Z

@@ -511,7 +511,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         Test
         """
         if isinstance(hypotheses, Mapping):
-            hypotheses, values = [*hypotheses], np.array([*hypotheses.values()], dtype=float)
+            values = np.array([*hypotheses.values()], dtype=float)
+            hypotheses = [*hypotheses]
         R = np.atleast_2d(np.asarray(hypotheses))
         if R.dtype.kind in "UO":
             R = np.eye(len(self.coef_))[[self._column(str(name)) for name in R.ravel()]]
