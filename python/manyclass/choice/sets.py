@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -339,6 +339,55 @@ class ChoiceSets:
         sizes = np.bincount(self.lists.rows, weights=counts, minlength=self.n_rows)
         return (sizes + (0 if only else is_open.sum())).astype(np.int64)
 
+    def leave_out_unavailable(
+        self, unavailable_choices: Unavailable = "drop", name_row: Callable[[int], str] = "row {}".format
+    ) -> ChoiceSets:
+        """Return the rows whose choice is available; others are counted, and refused or left out.
+
+        Parameters
+        ----------
+        unavailable_choices : {"raise", "drop", "keep"}
+        name_row : callable
+            What makes the name of a row of its number.
+
+        Raises
+        ------
+        ValueError
+            If there are others and they are refused, or none is left.
+        """
+        check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
+        if self.chosen is None or unavailable_choices == "keep":
+            return self
+        lists, signs = self.lists, np.where(np.isfinite(self.lists.offsets), 1, -1)
+        matrix = sp.csr_array((signs, lists.alternatives, lists.indptr), shape=(self.n_rows, self.n_alternatives))
+        # What is not listed, 0, is available where lists only tell more.
+        is_available = matrix[np.arange(self.n_rows), self.chosen] >= lists.only
+        wrong = np.flatnonzero(~is_available)
+        if not len(wrong):
+            return self
+        pairs = zip(self.origin[wrong[:3]].tolist(), self.labels[wrong[:3]].tolist(), strict=True)
+        few = ", ".join(f"{name_row(row)} has chosen {label!r}" for row, label in pairs)
+        message = f"{len(wrong)} of {self.n_rows} rows have chosen an alternative that is not available: {few}"
+        if unavailable_choices == "raise" or len(wrong) == self.n_rows:
+            raise ValueError(f"{message}; unavailable_choices='drop' leaves such rows out")
+        warnings.warn(f"{message}; they are left out", stacklevel=outer_level())
+        return self.take(is_available)
+
+    def with_source(self, table: Mapping[str, Any], read: Any, spec: Any, **keys: Any) -> ChoiceSets:
+        """Return the data with the table that formulas made features of, which a function reads anew.
+
+        Parameters
+        ----------
+        table : mapping of names to columns
+        read : callable
+        spec : formulaic.ModelSpec or None
+            What formulaic knows of the formula; None: the table has whole utilities.
+        **keys : object
+            What else the function takes.
+        """
+        make = partial(read, **keys, formula=spec, features=None if spec is None else names_by_kind(self))
+        return replace(self, source=SourceTable(table, make, keys.get("alternative"), whole=spec is None))
+
     def to_long(self) -> dict[str, NDArray[Any]]:
         """Return a column for each name, with a row for each pair of a chooser and an alternative that it may choose.
 
@@ -514,7 +563,8 @@ def choice_sets(
         raise ValueError("sample_weight has numbers below 0, or only zeros")
     people = None if persons is None else group_ids(persons, n, "persons")
     sets = ChoiceSets(labels, x, z, lists, function, fixed, places, people, weights, np.arange(n), *by_kind)
-    return leave_out_unavailable(sets if counts is None else _with_counts(sets, counts), unavailable_choices)
+    sets = sets if counts is None else _with_counts(sets, counts)
+    return sets.leave_out_unavailable(unavailable_choices)
 
 
 def _with_counts(sets: ChoiceSets, counts: Any) -> ChoiceSets:
@@ -526,29 +576,6 @@ def _with_counts(sets: ChoiceSets, counts: Any) -> ChoiceSets:
     if not len(rows):
         raise ValueError("counts has only zeros")
     return replace(sets.take(rows), chosen=ids.astype(np.int32), sample_weight=sets.weights[rows] * matrix.data)
-
-
-def leave_out_unavailable(
-    sets: ChoiceSets, unavailable_choices: Unavailable, name_row: Callable[[int], str] = "row {}".format
-) -> ChoiceSets:
-    """The rows whose choice is available; others are counted, and refused or left out."""
-    check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
-    if sets.chosen is None or unavailable_choices == "keep":
-        return sets
-    lists, shape = sets.lists, (sets.n_rows, sets.n_alternatives)
-    signs = sp.csr_array((np.where(np.isfinite(lists.offsets), 1, -1), lists.alternatives, lists.indptr), shape=shape)
-    # 1 where the choice is listed, -1 where it is closed; 0, where it is not listed, is neither where lists tell more.
-    is_available = signs[np.arange(sets.n_rows), sets.chosen] >= lists.only
-    wrong = np.flatnonzero(~is_available)
-    if not len(wrong):
-        return sets
-    pairs = zip(sets.origin[wrong[:3]].tolist(), sets.labels[wrong[:3]].tolist(), strict=True)
-    few = ", ".join(f"{name_row(row)} has chosen {label!r}" for row, label in pairs)
-    message = f"{len(wrong)} of {sets.n_rows} rows have chosen an alternative that is not available: {few}"
-    if unavailable_choices == "raise" or len(wrong) == sets.n_rows:
-        raise ValueError(f"{message}; unavailable_choices='drop' leaves such rows out")
-    warnings.warn(f"{message}; they are left out", stacklevel=outer_level())
-    return sets.take(is_available)
 
 
 def distinct_labels(alternatives: Any) -> NDArray[Any]:

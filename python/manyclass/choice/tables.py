@@ -6,8 +6,6 @@ import importlib
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,16 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import did_you_mean
 from manyclass.choice.columns import Owners, columns_by_name, has_numbers, read_flags, read_numbers, stack_columns
-from manyclass.choice.sets import (
-    ChoiceSets,
-    SourceTable,
-    Unavailable,
-    choice_sets,
-    distinct_labels,
-    leave_out_unavailable,
-    names_by_kind,
-    positions_among,
-)
+from manyclass.choice.sets import ChoiceSets, Unavailable, choice_sets, distinct_labels, positions_among
 from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.tables import library
 from manyclass.labels import checked_labels, sorted_classes
@@ -124,8 +113,8 @@ def from_long(
     if spec is not None:
         keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": labels}
         keys |= dict.fromkeys(("person", "weight", "chosen")) | {"available": available, "offset": offset}
-        sets = _with_source(sets, columns, from_long, spec, keys)
-    return leave_out_unavailable(sets, unavailable_choices, lambda row: f"chooser {choosers.labels[row]!r}")
+        sets = sets.with_source(columns, from_long, spec, **keys)
+    return sets.leave_out_unavailable(unavailable_choices, lambda row: f"chooser {choosers.labels[row]!r}")
 
 
 def find_choosers(columns: Mapping[str, Any], names: str | Sequence[str]) -> Owners:
@@ -232,12 +221,6 @@ def _features_of_pairs(
     names = {"chooser_names": [*of_choosers], "alternative_names": [*of_alternatives]}
     available = np.append(0, np.cumsum(np.bincount(rows, minlength=shape[0]))), ids
     return {"X": X, "Z": Z, "pairs": of_pairs or None, "available": available, **names}
-
-
-def _with_source(sets: ChoiceSets, columns: Columns, read: Any, spec: Any, keys: Mapping[str, Any]) -> ChoiceSets:
-    """The data with the table that formulas made features of, and with what `read` takes to make them anew."""
-    make = partial(read, **keys, formula=spec, features=None if spec is None else names_by_kind(sets))
-    return replace(sets, source=SourceTable(columns, make, keys.get("alternative"), whole=spec is None))
 
 
 def _by_formula(formula: Any, columns: Columns, features: Any) -> tuple[dict[str, Any], Any]:
@@ -353,7 +336,7 @@ def from_wide(
         how["chooser_names"] = choosers
     sets = choice_sets(alternatives=labels, unavailable_choices=unavailable_choices, **how)
     keys = {"alternatives": labels, "available": available, "utilities": utilities, "pairs": pairs}
-    return sets if spec is utilities is None else _with_source(sets, columns, from_wide, spec, keys)
+    return sets if spec is utilities is None else sets.with_source(columns, from_wide, spec, **keys)
 
 
 def _alternatives_of(
