@@ -7,9 +7,9 @@ of the noise in the bound of augment and reduce (Ruiz et al. 2018), which is the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -219,10 +219,9 @@ class DrawnPasses:
         self.rows = np.sort(np.random.RandomState(seed).permutation(self.length)[:n_start_rows])
         first = draw_objective(objective, self.rows, n_start_draws, seed, 0)
         near = fit_exactly(first, free, DescentLimits(1e-4, 50), seed).theta
-        self.T, unbounded = (
-            precondition(first, free, near, seed, len(self.rows), near=True, bounded=bounded)
-            for bounded in (free.bounded, False)
-        )
+        find_metric = partial(precondition, first, free, near, seed, len(self.rows), near=True)
+        self.T = find_metric()
+        unbounded = find_metric(bounded=False) if free.bounded else self.T
         # The inverse of the second derivatives, whether there are bounds or not, where it is known, and about it.
         self.inverse = None if sp.issparse(unbounded) else unbounded @ unbounded.T
         self.metric = self.T @ self.T.T if self.inverse is None else self.inverse
@@ -246,16 +245,12 @@ class DrawnPasses:
         return FIRST_VISITS + n_pass - (self.second_begin if n_pass >= self.second_begin else 0)
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
-        """Make steps of a pass from a batch on, as many as there is time for."""
-        end = time.perf_counter() + seconds
-        order = np.random.RandomState([self.seed, n_pass]).permutation(self.length)
-        batches = np.array_split(order, self.n_visits)
-        last, n_rows = first, 0
-        while last < self.n_visits and (last == first or time.perf_counter() < end):
-            self.step(np.sort(batches[last]), n_pass)
-            n_rows += len(batches[last])
-            last += 1
-        return last - first, n_rows
+        """Make the step of a pass by its batch of this number."""
+        if first == 0:
+            order = np.random.RandomState([self.seed, n_pass]).permutation(self.length)
+            self.batches = np.array_split(order, self.n_visits)
+        self.step(np.sort(self.batches[first]), n_pass)
+        return 1, len(self.batches[first])
 
     def step(self, rows: Rows, n_pass: int) -> None:
         """Make a step by some rows, and take in their estimates."""

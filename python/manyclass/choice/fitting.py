@@ -189,11 +189,6 @@ class Covariance:
     error: Doubles
     n_rows: int
 
-    @classmethod
-    def none(cls, n: int) -> Covariance:
-        """Return that of n coefficients of which nothing is known."""
-        return cls("none", np.full((n, n), np.nan), np.zeros(n), 0)
-
 
 def list_features(sets: ChoiceSets) -> ChoiceSets:
     """Return data whose function of pairs was called once, where its features take little memory."""
@@ -232,16 +227,16 @@ class LogLikelihood(ABC):
         return np.asarray(self.counts / self.total)
 
     @abstractmethod
-    def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
-        """Return the value and the gradient."""
-
-    @abstractmethod
     def losses(self, theta: Doubles) -> Doubles:
         """Return minus the log-likelihood of each unit, not weighted, in nats."""
 
     @abstractmethod
     def scores(self, theta: Doubles) -> Doubles:
         """Return the gradients of these, (n_units, n); raises ValueError where the core has none."""
+
+    @abstractmethod
+    def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
+        """Return the value and the gradient."""
 
     def log_likelihood(self, theta: Doubles) -> float:
         """Return the log-likelihood of all units, in nats."""

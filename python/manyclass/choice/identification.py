@@ -483,8 +483,9 @@ def estimate_covariance(
     ValueError
         If there are too many coefficients.
     """
+    error = np.zeros(len(theta))
     if kind == "none":
-        return Covariance.none(len(theta)), known
+        return Covariance(kind, np.full((len(theta), len(theta)), np.nan), error, 0), known
     is_exact = isinstance(objective, ChoiceObjective) and objective.form.model == "gumbel"
     tol = 1e-13 if is_exact else 1e-9  # second derivatives of the others are differences
     folds, parts = _draw_folds(objective, seed), []
@@ -500,7 +501,6 @@ def estimate_covariance(
         parts.append((information, spread))
     information, spread = np.mean(parts, axis=0)
     matrix, identified = invert_information(information, spread, known, tol)
-    error = np.zeros(len(theta))
     if len(parts) > 1:
         middle = np.sqrt(np.diag(matrix))
         # The jackknife over folds (Quenouille and Tukey).

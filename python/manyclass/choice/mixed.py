@@ -220,10 +220,7 @@ class MixedLogit(MixtureState):
     n_draws: int
     flips: tuple[float, ...]
 
-    @property
-    def title(self) -> str:
-        """The name of the model."""
-        return "mixed logit"
+    title = "mixed logit"
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
