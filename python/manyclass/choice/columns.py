@@ -195,10 +195,10 @@ def columns_by_name(table: Mapping[str, Any]) -> dict[str, Any]:
         If two columns have one name, or differ in their length, or there is none.
     """
     keys = [*getattr(table, "column_names", getattr(table, "columns", table))]  # of Arrow, of data frames, of mappings
-    columns = {str(key): table[key] for key in keys}
-    for name in {*columns} if len(columns) < len(keys) else ():
-        if [*map(str, keys)].count(name) > 1:
-            raise ValueError(f"two columns of the table are named {name!r}; rename one of them")
+    names = [*map(str, keys)]
+    for name in [name for name in names if names.count(name) > 1][:1]:
+        raise ValueError(f"two columns of the table are named {name!r}; rename one of them")
+    columns = {name: table[key] for name, key in zip(names, keys, strict=True)}
     n_rows = np.shape(next(iter(columns.values()), ()))[:1]
     for name, column in columns.items():
         if np.shape(column) != n_rows:

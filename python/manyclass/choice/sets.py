@@ -432,9 +432,7 @@ def _with_column(table: Any, j: int, new: Any) -> Any:
     return sp.csr_array(matrix) if is_sparse(table) else matrix
 
 
-def positions_among(
-    labels: ArrayLike, alternatives: NDArray[Any], name: str, *, by_row: bool = True
-) -> NDArray[np.int64]:
+def positions_among(labels: Any, alternatives: NDArray[Any], name: str, *, by_row: bool = True) -> NDArray[np.int64]:
     """Return where labels stand among distinct alternatives in any order; raises ValueError where one is none."""
     order = np.argsort(alternatives, kind="stable")
     wanted = np.atleast_1d(as_labels(labels))
@@ -633,9 +631,7 @@ def _list_available(available: Any, n: int, k: int) -> Any:
     return listed
 
 
-def _make_lists(
-    features: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int
-) -> ChoiceLists:
+def _make_lists(features: dict[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int) -> ChoiceLists:
     """Lists of what is available, or of what there is more to say."""
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")

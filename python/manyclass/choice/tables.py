@@ -198,9 +198,7 @@ def _named_columns(columns: Mapping[str, Any], features: Any) -> dict[str, Any]:
     return {name: columns[name] for name in names}
 
 
-def _features_of_pairs(
-    numbers: Mapping[str, Doubles], features: Any, pairs: Any, shape: tuple[int, ...]
-) -> dict[str, Any]:
+def _features_of_pairs(numbers: Columns, features: Any, pairs: Any, shape: tuple[int, ...]) -> dict[str, Any]:
     """Arguments of `choice_sets`: what is available, and features of choosers, of alternatives and of pairs."""
     rows, ids = pairs
     owners = {"choosers": (rows, shape[0]), "alternatives": (ids, shape[1]), "pairs": (np.arange(len(ids)), len(ids))}
@@ -339,10 +337,8 @@ def from_wide(
     return sets if spec is utilities is None else sets.with_source(columns, from_wide, spec, **keys)
 
 
-def _alternatives_of(
-    alternatives: Any, utilities: Any, pairs: Any, choosers: Sequence[str], formula: Any
-) -> NDArray[Any]:
-    """The labels of a wide table; raises ValueError unless there is one way to its features."""
+def _alternatives_of(alternatives: Any, utilities: Any, pairs: Any, choosers: Any, formula: Any) -> NDArray[Any]:
+    """Return the labels of a wide table; raise ValueError unless there is one way to its features."""
     if (utilities and (pairs or choosers or formula)) or (formula and choosers):
         raise ValueError("utilities are whole, and formula stands for choosers; give one of them")
     if alternatives is None and utilities is None:

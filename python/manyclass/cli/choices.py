@@ -37,6 +37,9 @@ USUAL = {"chooser": ["chooser"], "alternative": "alternative", "chosen": "chosen
 USUAL |= {**dict.fromkeys(("person", "weight", "offset"), "auto"), "pair": [], "utility": []}
 NOTED = (*USUAL, "available", "counts", "wide", "formula")
 
+Model = ChoiceClassifier | None
+Choices = tuple[ChoiceSets, NDArray[Any]]  # and who chooses in each row
+
 
 @dataclass(kw_only=True)
 class ChoiceColumns:
@@ -70,14 +73,8 @@ class ChoiceColumns:
         return {**values, "chooser": [chooser] if isinstance(chooser, str) else chooser}
 
     def read(
-        self,
-        path: str,
-        reading: Reading,
-        model: ChoiceClassifier | None = None,
-        notes: Mapping[str, Any] | None = None,
-        *,
-        chosen: bool = True,
-    ) -> tuple[ChoiceSets, NDArray[Any]]:
+        self, path: str, reading: Reading, model: Model = None, notes: dict[str, Any] | None = None, chosen: bool = True
+    ) -> Choices:
         """Read a table, with the features of a fitted model if there is one; return it, and who chooses in each row.
 
         Parameters
@@ -104,9 +101,7 @@ class ChoiceColumns:
             warnings.simplefilter("always", UserWarning)  # which counts the rows that are left out
             return (self._read_wide if is_wide else self._read_long)(columns, how, model)
 
-    def _read_long(
-        self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
-    ) -> tuple[ChoiceSets, NDArray[Any]]:
+    def _read_long(self, columns: dict[str, Any], how: dict[str, Any], model: Model) -> Choices:
         named = {name: value for name, value in how.items() if name not in ("pair", "utility", "wide")}
         named["features"] = features_by_kind(model) if model else getattr(self, "feature", None)
         if model is not None and how["alternative"] in columns:
@@ -117,9 +112,7 @@ class ChoiceColumns:
         who = find_choosers(columns, how["chooser"]).labels
         return sets, as_labels(who if len(how["chooser"]) == 1 else ["/".join(map(str, name)) for name in who])
 
-    def _read_wide(
-        self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
-    ) -> tuple[ChoiceSets, NDArray[Any]]:
+    def _read_wide(self, columns: dict[str, Any], how: dict[str, Any], model: Model) -> Choices:
         utilities, named = dict(map(_split_option, how["utility"])), {name: how[name] for name in ("person", "weight")}
         labels = model.classes_ if model else labels_of_words(_names(how["wide"]) if how["wide"] else [*utilities])
         named["chosen"] = chosen = None if how["counts"] else how["chosen"]
