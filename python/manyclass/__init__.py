@@ -15,39 +15,23 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from manyclass.version import __version__
+from manyclass.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from manyclass import models, samplers, solvers
-    from manyclass.choice.model import ChoiceClassifier
-    from manyclass.classifiers.margin import MarginClassifier
-    from manyclass.classifiers.saving import load
-    from manyclass.classifiers.softmax import SoftmaxClassifier
-    from manyclass.classifiers.tuning import tune_learning_rate
-    from manyclass.classifiers.utility import AugmentReduceClassifier
-    from manyclass.datasets import load_xmc
-    from manyclass.search.decomposed import DecomposedIndex
-    from manyclass.search.spherical import SphericalClusterIndex
-    from manyclass.words.skip_gram import SkipGram
-    from manyclass.words.vectors import WordVectors
-
-__all__ = [
-    "AugmentReduceClassifier",
-    "ChoiceClassifier",
-    "DecomposedIndex",
-    "MarginClassifier",
-    "SkipGram",
-    "SoftmaxClassifier",
-    "SphericalClusterIndex",
-    "WordVectors",
-    "__version__",
-    "load",
-    "load_xmc",
-    "models",
-    "samplers",
-    "solvers",
-    "tune_learning_rate",
-]
+    from manyclass import models as models
+    from manyclass import samplers as samplers
+    from manyclass import solvers as solvers
+    from manyclass.choice.model import ChoiceClassifier as ChoiceClassifier
+    from manyclass.classifiers.margin import MarginClassifier as MarginClassifier
+    from manyclass.classifiers.saving import load as load
+    from manyclass.classifiers.softmax import SoftmaxClassifier as SoftmaxClassifier
+    from manyclass.classifiers.tuning import tune_learning_rate as tune_learning_rate
+    from manyclass.classifiers.utility import AugmentReduceClassifier as AugmentReduceClassifier
+    from manyclass.datasets import load_xmc as load_xmc
+    from manyclass.search.decomposed import DecomposedIndex as DecomposedIndex
+    from manyclass.search.spherical import SphericalClusterIndex as SphericalClusterIndex
+    from manyclass.words.skip_gram import SkipGram as SkipGram
+    from manyclass.words.vectors import WordVectors as WordVectors
 
 # scikit-learn and SciPy take most of a second to load, so a name is loaded where it is first used (PEP 562).
 _HOMES = {
@@ -63,6 +47,7 @@ _HOMES = {
     "load_xmc": "datasets",
     "tune_learning_rate": "classifiers.tuning",
 }
+__all__ = sorted([*_HOMES, "__version__", "models", "samplers", "solvers"])
 
 
 # A type checker reads the imports above instead: to it, this function would make every misspelt name an object.

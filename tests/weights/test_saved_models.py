@@ -302,9 +302,9 @@ HELSINKI = ZoneInfo("Europe/Helsinki")
 UNWRITABLE = {
     "zones": (
         [datetime.datetime(2026, 1, day, tzinfo=HELSINKI) for day in (1, 2)],
-        "of type datetime; .*dt.tz_convert",
+        "of type datetime; .*makes them strings",
     ),
-    "pandas": (pd.date_range("2026-01-01", periods=2, tz="Europe/Helsinki").tolist(), "of type Timestamp.*tz_localize"),
+    "pandas": (pd.date_range("2026-01-01", periods=2, tz="Europe/Helsinki").tolist(), "of type Timestamp"),
     "mixed": ([1, Decimal("2.5")], "of type int"),
 }
 
@@ -315,13 +315,13 @@ def test_labels_that_cannot_be_saved_are_refused_before_a_training_with_checkpoi
     X, y = problem()
     y = _objects(labels)[y % 2]
     model, passes = SoftmaxClassifier(solver="implicit", max_iter=2, random_state=0), []
-    with pytest.raises(TypeError, match=f"the labels are objects such as .*{told}"):
+    with pytest.raises(TypeError, match=f"a label is .*{told}"):
         model.fit(X, y, checkpoint=tmp_path / "c", callback=passes.append)
     assert not passes
     assert not list(tmp_path.glob("c/*"))
     model.fit(X, y, callback=passes.append)  # what is not to be written may have any labels
     assert len(passes) == 2
-    with pytest.raises(TypeError, match=f"the labels are objects such as .*{told}"):
+    with pytest.raises(TypeError, match=f"a label is .*{told}"):
         model.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
     assert set(model.predict(X).tolist()) <= set(labels)
@@ -341,9 +341,9 @@ def test_what_the_format_lacks_is_refused_before_anything_is_written(tmp_path):
         clone(model).save(path)
     with pytest.raises(TypeError, match=r"learning_rate is \[1\]; it must be a number"):
         pickle.loads(pickle.dumps(model)).set_params(learning_rate=[1]).save(path)
-    with pytest.raises(TypeError, match="the labels are complex128; only booleans"):
+    with pytest.raises(TypeError, match="of type complex; only booleans"):
         _with_classes(model, model.classes_.astype(complex)).save(path)
-    with pytest.raises(TypeError, match=r"the labels are objects such as \(0, 1\), of type tuple; only booleans"):
+    with pytest.raises(TypeError, match=r"a label is \(0, 1\), of type tuple; only booleans"):
         _with_classes(model, _objects([(0, 1), (0, 2)])).save(path)
     with pytest.raises(TypeError, match=r"model is a Sub; it must be one of .*MarginClassifier, SoftmaxClassifier"):
         type("Sub", (SoftmaxClassifier,), {})(max_iter=1).fit(*problem()).save(path)

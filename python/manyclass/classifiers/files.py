@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -65,21 +65,8 @@ TABLES = {"alpha_path_": "alpha_path", "learning_rate_table_": "rates"}  # of wh
 KINDS = ("AugmentReduceClassifier", "MarginClassifier", "SoftmaxClassifier")  # classes of models
 
 
-@dataclass(frozen=True)
-class SavedModel:
-    """What a file has.
-
-    Attributes
-    ----------
-    kind : str
-        Name of the class of the estimator.
-    parameters : mapping of str to object
-    state : State
-    """
-
-    kind: str
-    parameters: Mapping[str, Any]
-    state: State
+# What a file has: the name of the class of an estimator, its parameters and its state.
+SavedModel = tuple[str, Mapping[str, Any], State]
 
 
 def kind_of(model: object) -> str:
@@ -108,7 +95,7 @@ def file_bytes(model: SavedModel) -> int:
 
 def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """The arrays and the metadata of a model's file."""
-    state = model.state
+    kind, parameters, state = model
     weights, features = state.weights, state.features
     labels, label_info = encode_labels("classes", state.classes)
     tensors = weight_tensors(weights)
@@ -124,8 +111,8 @@ def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[
     if features.names is not None:
         tensors |= encode_text("feature_names", features.names)
     description: dict[str, Any] = {
-        "class": model.kind,
-        "parameters": encode_parameters(model.parameters),
+        "class": kind,
+        "parameters": encode_parameters(parameters),
         "classes": label_info,
         "n_features_in": features.n,
         "n_iter": len(state.curve),
@@ -185,9 +172,6 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
     """Read a model; raises and warns as `load` does."""
     info = json.loads(file.metadata["model"])
     check_choice("its class", info["class"], KINDS)
-    parameters = info["parameters"]
-    if not isinstance(parameters, dict):
-        raise TypeError(f"parameters is {parameters!r:.200}; it must be a JSON object")
     classes = decode_labels(file, info["classes"])
     n_features_in = count(file, info, "n_features_in", least=1)
     n_iter = count(file, info, "n_iter", least=0)
@@ -216,7 +200,7 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
         **_labels_of(info.get("labels", {}), len(classes)),
     )
     warn_of_unread(file, info.keys() - _DESCRIBED)
-    return SavedModel(info["class"], decode_parameters(parameters), state)
+    return info["class"], decode_parameters(dict(info["parameters"])), state
 
 
 def _labels_of(description: Mapping[str, Any], n_classes: int) -> dict[str, Any]:

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass.blending.calibration import label_log_losses
@@ -71,14 +71,9 @@ class Answers(ClassifierMixin, BaseEstimator):
     @property
     def _fitted(self) -> State:
         """The state; raises NotFittedError, an AttributeError, where there is none."""
-        try:
-            state: State = self.__dict__["_state"]
-        except KeyError:
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
-                "using this estimator."
-            ) from None
-        return state
+        if "_state" not in self.__dict__:
+            check_is_fitted(self)  # which takes too long for each prediction
+        return cast(State, self.__dict__["_state"])
 
     def _taken(self, state: State) -> Self:
         """Put a state in the place of the one before."""
@@ -195,11 +190,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,), with the dtype of `classes_`
         """
-        return self._best_labels(*self._asked(X))
-
-    def _best_labels(self, state: State, x: Matrix) -> NDArray[Any]:
-        labels: NDArray[Any] = state.classes[self._best_classes(state, x, 1)[:, 0]]
-        return labels
+        state, x = self._asked(X)
+        return state.classes[self._best_classes(state, x, 1)[:, 0]]
 
     def _best_classes(self, state: State, x: Matrix, k: int) -> Ids:
         """Positions of the k best classes of each point, best first: the same by an 8-bit copy as by all scores."""
@@ -469,7 +461,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def _model(self, state: State) -> SavedModel:
         """What a file has of the estimator, with a state."""
-        return SavedModel(kind_of(self), self.get_params(deep=False), state)
+        return kind_of(self), self.get_params(deep=False), state
 
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""

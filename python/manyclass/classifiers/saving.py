@@ -10,6 +10,7 @@ from manyclass.choice.files import FORMAT as CHOICE_FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.files import kind_of, open_model, read_model
 from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.predictions import with_state
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.weights.tensor_file import PathLike, open_tensors, reading
@@ -89,15 +90,13 @@ def load_classifier(path: PathLike, mmap: bool = False) -> Classifier:
     """Load a model of classes with weights of their own; see `load`, which loads choice models, too."""
     file = open_model(path)
     with reading(file):
-        saved = read_model(file, mmap)
-        cls = CLASSES[saved.kind]
-        unknown = sorted(set(saved.parameters) - set(cls._get_param_names()))
-        if unknown:
-            raise ValueError(f"{cls.__name__} has no parameter {unknown[0]!r}")
-        model: Classifier = cls(**saved.parameters)
+        kind, parameters, state = read_model(file, mmap)
+        cls = CLASSES[kind]
+        if unknown := sorted(set(parameters) - set(cls._get_param_names())):
+            raise ValueError(f"{kind} has no parameter {unknown[0]!r}")
+        model: Classifier = cls(**parameters)
         model.check_parameters()
-    model._taken(saved.state)
-    return model
+    return with_state(model, state)
 
 
 def load_notes(path: PathLike) -> dict[str, Any]:

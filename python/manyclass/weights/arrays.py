@@ -93,13 +93,6 @@ class Map(np.memmap[Any, Any]):
     is_checked = False
 
 
-def mapped(path: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], start: int) -> NDArray[Any]:
-    """Return an array of a file as a plain one, whose base is the map."""
-    array = Map(path, dtype, "r", start, shape)
-    array.path, array.name = path, name
-    return np.asarray(array)
-
-
 def is_finite(array: NDArray[Any]) -> bool:
     """Whether all numbers are, without a second array."""
     return array.size == 0 or bool(np.isfinite(array.min()) and np.isfinite(array.max()))

@@ -49,15 +49,10 @@ def encode_labels(array: str, labels: NDArray[Any]) -> tuple[dict[str, NDArray[A
         return {f"{array}.values": np.ascontiguousarray(labels, dtype=dtype.newbyteorder("="))}, info
     if dtype.kind == "O" and (name := _type_as_text(labels)) is not None:
         return encode_text(array, map(AS_TEXT[name][1], labels.tolist())), {**info, "dtype": name}
-    what, remedy = str(dtype), "y = [str(label) for label in y] makes them strings"
-    if dtype.kind == "O":
-        other = next(label for label in labels if not isinstance(label, str))
-        what = f"objects such as {other!r}, of type {type(other).__name__}"
-        if getattr(other, "tzinfo", None) is not None:
-            remedy = "y = y.dt.tz_convert('UTC').dt.tz_localize(None) of a Series leaves dates, in UTC"
+    other = next(label for label in labels.tolist() if not isinstance(label, str))
     raise TypeError(
-        f"the labels are {what}; only booleans, integers, floats, dates, times with an offset, time spans, strings, "
-        f"Decimal and UUID can be saved: {remedy}"
+        f"a label is {other!r}, of type {type(other).__name__}; only booleans, integers, floats, dates, times with an "
+        "offset, time spans, strings, Decimal and UUID can be saved: y = [str(label) for label in y] makes them strings"
     )
 
 

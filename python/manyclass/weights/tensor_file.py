@@ -31,7 +31,7 @@ from safetensors import SafetensorError, safe_open
 
 from manyclass.checks import outer_level
 from manyclass.version import __version__
-from manyclass.weights.arrays import aligned_zeros, is_finite, mapped
+from manyclass.weights.arrays import Map, aligned_zeros, is_finite
 
 PathLike = str | os.PathLike[str]
 Arrays = Mapping[str, NDArray[Any]]  # by their names in a file
@@ -153,7 +153,9 @@ class TensorFile:
         self.used.add(name)
         if 0 in shape:
             return np.empty(shape, dtype)  # an empty map does not exist
-        return mapped(self.path, name, dtype, shape, start)
+        array = Map(self.path, dtype, "r", start, shape)
+        array.path, array.name = self.path, name
+        return np.asarray(array)
 
     def read(self, name: str, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return an array, read into `out` (C-contiguous, of the same dtype and shape) if given."""
@@ -354,10 +356,7 @@ class Saved:
         for name, array in arrays.items():
             if array.size == 0:
                 continue
-            dtype, shape, _ = self.file.entries.get(name, (None, (), 0))
-            if dtype != array.dtype.newbyteorder("<") or shape != array.shape:
-                raise ValueError(f"{self.file.path} has no {name!r} of {array.dtype} and shape {array.shape}")
-            self.file.read(name, out=array)
+            self.file.read(checked(self.file, name, array.dtype, array.shape), out=array)
             if "squares" in name or name == "norm_sq":
                 non_negative(self.file, name, array)
             elif array.dtype.kind == "f":
