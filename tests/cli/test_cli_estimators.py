@@ -113,7 +113,7 @@ def test_the_options_of_fit_are_those_of_its_estimator(tmp_path, data, capsys):
     assert "invalid choice: 'svm'" in the_error(capsys, *fit, "--estimator", "svm")
     assert "expected one argument" in the_error(capsys, *fit, "--estimator")
     both = ("--estimator", "augment-reduce", "--labels", "all")
-    assert "--estimator augment-reduce has one label a row" in the_error(capsys, *fit, *both)
+    assert "this takes one label a row" in the_error(capsys, *fit, *both)
     assert not (tmp_path / "new").exists()
 
 
@@ -327,7 +327,7 @@ def test_ctrl_c_while_alpha_is_chosen_says_that_there_is_no_model(tmp_path):
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert out == ""
-    assert err.endswith(f"manyclass: interrupted before there was a model; {tmp_path / 'm'} is not written\n")
+    assert err.endswith("manyclass: interrupted\n")
     assert "Traceback" not in err
     assert not (tmp_path / "m").exists()
 

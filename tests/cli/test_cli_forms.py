@@ -404,10 +404,7 @@ def test_stdin_is_read_once(tmp_path, capsys):
     ],
     ids=["uint64", "int64", "date", "bool", "long"],
 )
-@pytest.mark.parametrize("stream", [False, True])
-def test_labels_of_a_model_are_evaluated_excluded_and_learnt_as_they_are_written(
-    tmp_path, capsys, classes, written, stream
-):
+def test_labels_of_a_model_are_evaluated_excluded_and_learnt_as_they_are_written(tmp_path, capsys, classes, written):
     X = np.eye(2, dtype=np.float32).repeat(20, axis=0)
     named = pandas.DataFrame(X, columns=["f", "g"])
     SoftmaxClassifier(solver="implicit", max_iter=2).fit(named, classes.repeat(20)).save(tmp_path / "m")
@@ -420,6 +417,6 @@ def test_labels_of_a_model_are_evaluated_excluded_and_learnt_as_they_are_written
     best = capsys.readouterr().out.splitlines()
     assert [line.split("\t")[0] for line in best] == [written[1]] * 20 + [written[0]] * 20
     assert all(len(line.split("\t")) == 2 for line in best)
-    run("learn", tmp_path / "m", tmp_path / "d.csv", *(["--stream"] if stream else []))
+    run("learn", tmp_path / "m", tmp_path / "d.csv")
     learnt = manyclass.load(tmp_path / "m").classes_
     np.testing.assert_array_equal(learnt, classes, strict=True)

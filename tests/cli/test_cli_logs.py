@@ -114,7 +114,7 @@ def test_sessions_end_where_nothing_happens(tmp_path, seed, capsys):
     rows = events(seed) + events(seed + 1, first_day=100)
     log = written(tmp_path / "log.csv", rows)
     run("fit", log, *LOG, "--session-gap", 50, "--output", tmp_path / "m", *QUICK)
-    assert f"rows             {2 * N_USERS * 4}" in capsys.readouterr().out
+    assert f"rows          {2 * N_USERS * 4}" in capsys.readouterr().out
     run("predict", tmp_path / "m", log, "-k", 1)  # a row a user, of the last session
     assert len(capsys.readouterr().out.splitlines()) == N_USERS
     model = load(tmp_path / "m")

@@ -116,7 +116,7 @@ def test_what_stands_between_cells_and_before_fractions_is_an_option(tmp_path, s
     models = [manyclass.load(tmp_path / name) for name in "pcb"]
     assert all(np.array_equal(model.coef_, models[0].coef_) for model in models)
     run("evaluate", tmp_path / "c", tmp_path / "c.csv")  # the model keeps how its data were read
-    run("learn", tmp_path / "c", tmp_path / "c.csv", *stream)
+    run("learn", tmp_path / "c", tmp_path / "c.csv")
 
 
 def test_marks_of_tables_that_cannot_be_are_told(tmp_path, capsys):

@@ -80,7 +80,7 @@ def test_fit_gives_the_model_that_python_gives(tmp_path, data, capsys):
     assert load_notes(tmp_path / "m") == {"form": "xmc", "one_based": False, "normalize": True}
     for line in (r"rows +240\b", r"features +8\b", r"classes +12\b", r"passes +20\b"):
         assert re.search(line, out)
-    assert f"running loss     {expected.loss_curve_[-1]:.4f} nats" in out
+    assert f"running loss  {expected.loss_curve_[-1]:.4f} nats" in out
     log_loss = f"{expected.evaluate(X, y)['log_loss']:.6f} nats"
     assert log_loss in out  # on the test rows, which are the training rows here
     assert err == ""
@@ -318,7 +318,10 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         (("fit", tmp_path / "bad", "--output", m), rf"{bad}:2:\d+: .*"),
         (("fit", tmp_path / "empty", "--output", m), r".*/empty: no row has a label and a feature"),
         (("fit", data), r"the following arguments are required: --output \(see manyclass fit --help\)"),
-        (("fit", data, "--output", tmp_path / "no" / "m"), r".* is not a folder or a device that this user may write to"),
+        (
+            ("fit", data, "--output", tmp_path / "no" / "m"),
+            r".* is not a folder or a device that this user may write to",
+        ),
         (("fit", data, "--output", tmp_path), r".* is a folder; it must be a file"),
         ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'auto', 'implicit', .*"),
         ((*fit, "--solver", "umx"), r"solver is 'umx'; .* \(did you mean 'umax'\?\)"),
@@ -378,6 +381,5 @@ def test_ctrl_c_outside_of_training_ends_with_130(tmp_path, data, capsys, monkey
 
     monkeypatch.setattr(fit, "read", interrupted)
     run("fit", data, "--output", tmp_path / "m", code=130)
-    m = tmp_path / "m"
-    assert capsys.readouterr().err == f"manyclass: interrupted before there was a model; {m} is not written\n"
+    assert capsys.readouterr().err == "manyclass: interrupted\n"
     assert not (tmp_path / "m").exists()

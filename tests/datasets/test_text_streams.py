@@ -127,9 +127,6 @@ def test_fit_and_learn_read_texts_in_parts(folder, tmp_path, capsys, form):
     np.testing.assert_array_equal(manyclass.load(model).decision_function(texts), expected.decision_function(texts))
     assert load_notes(model) == {"form": "text", "one_based": False, "normalize": False}
     assert "evaluated on" in capsys.readouterr().out
-    run("learn", model, first, "--stream", "--n-passes", 2)
-    expected.partial_fit(Stream(first, format="text", labels="first", random_state=0), n_passes=2)
-    np.testing.assert_array_equal(manyclass.load(model).decision_function(texts), expected.decision_function(texts))
 
 
 def test_all_labels_of_a_text_on_the_command_line(folder, tmp_path):
@@ -140,14 +137,13 @@ def test_all_labels_of_a_text_on_the_command_line(folder, tmp_path):
     assert found.classes_.tolist() == sorted({*y, *(label[::-1] for label in y)})
     assert found.predict(texts[:1]).sum() == 2
     new.write_text("word0 word1\tclass 0;a new one\nword4\tclass 1\n")
-    run("learn", model, new, "--stream", "--label-separator", ";")
+    run("learn", model, new, "--label-separator", ";")
     assert "a new one" in manyclass.load(model).classes_
 
 
 def test_what_a_stream_of_texts_has_no_use_for_is_told(folder, tmp_path, capsys):
     days, *_ = folder
-    model, rows = tmp_path / "m", tmp_path / "rows.txt"
-    rows.write_text("0 0:1\n1 1:1\n" * 10)
+    model = tmp_path / "m"
     given = ("fit", days, "--stream", "--text", "--output", model)
     for options, told in (
         (("--label-column", "a"), "--label-column is for csv, tsv, parquet"),
@@ -155,12 +151,3 @@ def test_what_a_stream_of_texts_has_no_use_for_is_told(folder, tmp_path, capsys)
         (("--resume",), "--resume is for rows that are read at once"),
     ):
         assert told in the_error(capsys, *given, *options)
-    run(*given, *OPTIONS)
-    capsys.readouterr()
-    assert "the model was fitted on texts, and" in the_error(
-        capsys, "learn", model, rows, "--stream", "--format", "xmc"
-    )
-    run("fit", rows, "--stream", "--output", model, "--n-features", 2, *OPTIONS)
-    capsys.readouterr()
-    told = the_error(capsys, "learn", model, days, "--stream", "--text")
-    assert "the model was fitted on rows, and" in told

@@ -18,10 +18,10 @@ from manyclass.cli.options import flag
 from manyclass.compressed import STDIN
 from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
 from manyclass.datasets.csr import is_sparse, ones_at, rows_of
-from manyclass.datasets.inputs import FORMS, LINES, TABLES, Input, Layout, files_of, guess_form, is_safetensors
+from manyclass.datasets.inputs import FORMS, TABLES, Input, Layout, guess_form, is_safetensors
 from manyclass.datasets.logs import Histories, next_items, read_log
 from manyclass.datasets.numerals import BLANKS
-from manyclass.datasets.records import Records, as_classes, first_labels, read_records
+from manyclass.datasets.records import Records, first_labels, read_records
 from manyclass.datasets.stream import OPTIONS, Stream
 from manyclass.datasets.tables import TableFile
 from manyclass.datasets.xmc import header_of
@@ -413,35 +413,20 @@ def file_format(path: str) -> str | None:
 # Streams
 
 
-@dataclass(kw_only=True)
-class Streaming:
-    """Data larger than memory.
-
-    Attributes
-    ----------
-    stream : bool
-        read DATA in parts while training: a file, a folder or a pattern such as 'day-*.txt.gz', of any form below, but
-        no log; texts become rows anew in each pass, and files that do not tell their columns are read once before
-    """
-
-    stream: bool = False
-
-
 def open_stream(
-    reading: Reading, source: str | Sequence[str], expected: Expected, *, classes: NDArray[Any] | None, seed: int = 0
+    reading: Reading, source: str, form: str, expected: Expected, seed: int
 ) -> tuple[Stream, dict[str, Any]]:
     """Open files; return the stream of their rows that have a feature, and what a model file keeps of their reading.
 
     Parameters
     ----------
     reading : Reading
-    source : str or sequence of str
-        Files, folders or patterns.
+    source : str
+        A file, a folder or a pattern.
+    form : str
     expected : Expected
-        What the stream must be; a vectorizer that is not fitted learns the terms of texts.
-    classes : ndarray or None
-        Of a model whose labels are to be of one kind with these.
-    seed : int, default=0
+        What the stream must be; its vectorizer learns the terms of texts.
+    seed : int
         Of the order of rows.
 
     Raises
@@ -449,13 +434,9 @@ def open_stream(
     ValueError
         For options that a stream has no use for, and as `Stream` does.
     """
-    form, name = streamed_form(reading, source)
-    reading.check_options(name, form, expected, streamed=True)
+    reading.check_options(source, form, expected, streamed=True)
     if expected.several and (form in TABLES or reading.label_names):
         raise ValueError("with --stream, tables have one label a row, and --label-names is for one; not all are learnt")
-    if type(expected.vectorizer) is not (TextVectorizer if form in LINES else type(None)):
-        wanted = UNITS.get(type(expected.vectorizer), "rows")
-        raise ValueError(f"the model was fitted on {wanted}, and {name} is read as {form}")
     layout, labels = reading.layout(form, expected), "all" if expected.several or form in TABLES else "first"
     values = {**vars(layout), "n_features": expected.n_features, "n_jobs": expected.n_jobs}
     if form == "text":
@@ -474,16 +455,10 @@ def open_stream(
         if len(rows) < X.shape[0]:
             X, y = rows_of(X, rows), y[rows]
         if label_names is not None:
-            y = label_names.of(y, name)
-        return features(reading, X, None), y if is_sparse(y) else as_classes(classes, y)
+            y = label_names.of(y, source)
+        return features(reading, X, None), y
 
     return stream.map(prepare), notes
-
-
-def streamed_form(reading: Reading, source: str | Sequence[str]) -> tuple[str, str]:
-    """Return the form of the files of a stream, and the name of the first one."""
-    files = [Input(str(file)) for file in files_of(source)]
-    return reading.form_of(files), files[0].name
 
 
 def labels_in(stream: Stream) -> NDArray[Any]:

@@ -6,7 +6,7 @@ import argparse
 import itertools
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -26,7 +26,6 @@ from manyclass.cli.data import (
     RAW,
     Expected,
     Reading,
-    Streaming,
     Vectorizer,
     features,
     labelled,
@@ -35,14 +34,11 @@ from manyclass.cli.data import (
     open_stream,
     read,
     read_pairs,
-    streamed_form,
 )
 from manyclass.cli.messages import (
-    INTERRUPTED,
     check_readable,
     check_writable,
     interrupted,
-    note,
     print_table,
     waiting,
     written,
@@ -50,7 +46,7 @@ from manyclass.cli.messages import (
 from manyclass.cli.models import OnModel, evaluated, expected_by, listed, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
-from manyclass.datasets.inputs import LINES, TABLES
+from manyclass.datasets.inputs import LINES, TABLES, Input, files_of
 from manyclass.datasets.records import Records, as_classes, known_labels
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.training.passes import interruption_of
@@ -64,20 +60,6 @@ VECTORIZERS: tuple[tuple[type[Vectorizer], str, str], ...] = (
     (SequenceEncoder, "sequence_", "logs with --sequences"),
 )
 UNSTREAMED = ("groups", "class_text", "checkpoint", "every", "resume")  # for rows that are read at once
-
-
-@dataclass(kw_only=True)
-class BoundedStreaming(Streaming):
-    """Data larger than memory.
-
-    Attributes
-    ----------
-    max_memory : SIZE
-        the most memory of the model and its training, such as 2GiB; with --stream also that of the rows in hand, and
-        where the weights do not fit, features are hashed
-    """
-
-    max_memory: str | None = None
 
 
 @dataclass
@@ -96,6 +78,12 @@ class FitArguments(WithProgress):
         evaluate on this data after training
     max_seconds : S
         train for at most S seconds
+    stream : bool
+        read DATA in parts while training: a file, a folder or a pattern such as 'day-*.txt.gz', of any form below, but
+        no log; texts become rows anew in each pass, and files that do not tell their columns are read once before
+    max_memory : SIZE
+        the most memory of the model and its training, such as 2GiB; with --stream also that of the rows in hand, and
+        where the weights do not fit, features are hashed
     labels : {"auto", "first", "all"}
         of a row that has several labels, learn the first or all; auto: first, but all with --estimator margin
     n_features : int
@@ -118,7 +106,8 @@ class FitArguments(WithProgress):
     labels: Literal["auto", "first", "all"] = "auto"
     n_features: int | None = None
     checkpoints: CheckpointOptions
-    streaming: BoundedStreaming
+    stream: bool = False
+    max_memory: str | None = None
     groups: str | None = None
     class_text: str | None = None
     choices: ChoiceTable
@@ -145,7 +134,7 @@ def fit(args: FitArguments) -> int:
     Rows without a label or without a feature are dropped; a note says how many. The words of texts are counted, and the
     model file keeps the vocabulary, so that later commands take texts; so it is with the items of a log (--sequences).
     Ctrl-C ends training and saves the model reached so far, with exit code 130; where the first pass has not ended,
-    there is no model yet, and a note says so. Results go to stdout, notes and progress to stderr.
+    there is no model yet, and none is written. Results go to stdout, notes and progress to stderr.
     """
     kind = ESTIMATORS[args.estimator]
     model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
@@ -156,20 +145,13 @@ def fit(args: FitArguments) -> int:
         raise ValueError("--long or --wide and --estimator choice go together; give both or neither")
     if kind is ChoiceClassifier:
         return _fit_choices(args, model)
-    if args.labels == "all" and args.estimator == "augment-reduce":
-        raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
     if args.class_text and args.estimator != "softmax":
         raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
-    how = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory, **args.checkpoints.how}
-    try:
-        begin = time.perf_counter()
-        given, notes, vectorizer, classes = (_open_stream if args.streaming.stream else _read_rows)(args, model)
-        seconds_to_read, begin = time.perf_counter() - begin, time.perf_counter()
-        is_interrupted = interruption_of(lambda: model.fit(**given, **how)) is not None
-        seconds = time.perf_counter() - begin
-    except KeyboardInterrupt:
-        note(f"interrupted before there was a model; {args.output} is not written")
-        return INTERRUPTED
+    how = {"max_seconds": args.max_seconds, "max_memory": args.max_memory, **args.checkpoints.how}
+    given, notes, vectorizer, classes = (_open_stream if args.stream else _read_rows)(args, model)
+    begin = time.perf_counter()
+    is_interrupted = interruption_of(lambda: model.fit(**given, **how)) is not None
+    seconds = time.perf_counter() - begin
     if classes is not None:
         with_classes(model, classes)
     if vectorizer is not None:
@@ -180,10 +162,10 @@ def fit(args: FitArguments) -> int:
     facts = {
         "estimator": type(model).__name__,
         "labels" if takes_several(model) else "rows": int(model.class_count_.sum()),
+        "classes": len(model.classes_),
         "features": model.n_features_in_,
         "hashed features": model.storage().get("hashed_features"),
-        "seconds to read": f"{seconds_to_read:.2f}",
-        "seconds to fit": f"{seconds:.2f}",
+        "seconds": f"{seconds:.2f}",
         "passes": model.n_iter_,
         "chosen": listed(getattr(model, "resolved_params_", {})) or "nothing",
     }
@@ -237,15 +219,15 @@ def _open_stream(args: FitArguments, model: Classifier) -> Training:
     for name in set_options(args):
         if name in UNSTREAMED:
             raise ValueError(f"{flag(name)} is for rows that are read at once; leave it out with --stream")
-    form, _ = streamed_form(args.reading, args.data)
+    form = args.reading.form_of([Input(str(file)) for file in files_of(args.data)])
     several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin" and form not in TABLES)
     kind = TextVectorizer if form in LINES else None
     vectorizer = _vectorizer(args, kind, f"{args.data} is read as a stream of {form}")
     seed = model.random_state if isinstance(model.random_state, int) else 0
     expected = Expected(args.n_features, vectorizer=vectorizer, several=several, need_label=True, n_jobs=model.n_jobs)
-    stream, notes = open_stream(args.reading, args.data, expected, classes=None, seed=seed)
+    stream, notes = open_stream(args.reading, args.data, form, expected, seed)
     # Of labels that files name before their rows are read, those without a row that counts are no classes.
-    if not several and stream.label_names is None and args.streaming.max_memory is None:
+    if not several and stream.label_names is None and args.max_memory is None:
         return {"X": stream}, notes, vectorizer, None
     classes = labels_in(stream)
     names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
@@ -270,7 +252,7 @@ def _print_fit(model: Classifier, path: str, facts: dict[str, Any]) -> None:
     """Print a table of facts of a training, and of the model that it has written."""
     curve = model.loss_curve_
     loss = f"{curve[-1]:.4f} nats" if len(curve) else "none"
-    print_table({"classes": len(model.classes_), **facts, "running loss": loss, "model": written(path)})
+    print_table({**facts, "running loss": loss, "model": written(path)})
 
 
 def _fit_choices(args: FitArguments, model: ChoiceClassifier) -> int:
@@ -288,7 +270,7 @@ def _fit_choices(args: FitArguments, model: ChoiceClassifier) -> int:
     print(model.summary())
     print()
     columns = ", ".join((*sets.chooser_names, *sets.alternative_names, *sets.pair_names))
-    print_table({"features": columns, "seconds to fit": f"{seconds:.2f}", "model": written(args.output)})
+    print_table({"features": columns, "seconds": f"{seconds:.2f}", "model": written(args.output)})
     if args.test:
         print_evaluation({"evaluated on": args.test}, model.evaluate(choices.read(args.test, args.reading, model)[0]))
     return 0
@@ -324,7 +306,6 @@ class LearnArguments(OnModel, WithProgress):
     learning_rate: float | None = None
     half_life: float | None = None
     prequential: bool = False
-    streaming: Streaming
 
     @property
     def how(self) -> dict[str, Any]:
@@ -349,13 +330,20 @@ def learn(args: LearnArguments) -> int:
     output = args.output or args.model
     model = args.load()
     check_writable(output)
-    check_readable(*([] if args.streaming.stream else args.data))
+    check_readable(*args.data)
     parameters = {"n_jobs": model.n_jobs, "verbose": model.verbose}
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
-    n_before, counts, is_interrupted, begin = len(model.classes_), list[int](), False, time.perf_counter()
-    learn_paths = _learn_stream if args.streaming.stream else _learn_file
-    for paths in [args.data] if args.streaming.stream else [(path,) for path in args.data]:
-        is_interrupted = interruption_of(partial(learn_paths, args, model, paths, counts)) is not None
+    n_before, n_rows, is_interrupted, begin = len(model.classes_), 0, False, time.perf_counter()
+    for path in args.data:
+        expected = expected_by(model, need_label=True)
+        encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
+        rows = labelled_rows(args.reading, path, replace(expected, vectorizer=encoder, learns=True))
+        if args.prequential:
+            print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
+        if isinstance(encoder, SequenceEncoder):
+            model.vectorizer_ = encoder
+        n_rows += rows.X.shape[0]
+        is_interrupted = interruption_of(partial(_learn, model, rows, args.how)) is not None
         if is_interrupted:
             break
     seconds = time.perf_counter() - begin
@@ -363,45 +351,8 @@ def learn(args: LearnArguments) -> int:
     with waiting(f"writing {output}"):
         save_model(model, output, load_notes(args.model))
     classes = f"{len(model.classes_)}, {len(model.classes_) - n_before} of them new"
-    _print_fit(model, output, {"rows": sum(counts), "classes": classes, "seconds": f"{seconds:.2f}"})
+    _print_fit(model, output, {"rows": n_rows, "classes": classes, "seconds": f"{seconds:.2f}"})
     return interrupted(f"{output} is the model reached so far") if is_interrupted else 0
-
-
-def _learn_file(args: LearnArguments, model: Classifier, paths: Sequence[str], counts: list[int]) -> None:
-    """Train on the rows of a file, whose number is added to the counts."""
-    (path,), expected = paths, expected_by(model, need_label=True)
-    encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
-    rows = labelled_rows(args.reading, path, replace(expected, vectorizer=encoder, learns=True))
-    if args.prequential:
-        print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
-    if isinstance(encoder, SequenceEncoder):
-        model.vectorizer_ = encoder
-    counts.append(rows.X.shape[0])
-    _learn(model, rows, args.how)
-
-
-def _learn_stream(args: LearnArguments, model: Classifier, paths: Sequence[str], counts: list[int]) -> None:
-    """Train on the rows of a stream, the numbers of whose parts are added to the counts."""
-    if args.prequential:
-        raise ValueError("--prequential is of whole files; leave it out with --stream")
-    expected, width = expected_by(model, need_label=True), model.n_features_in_
-    n_features = None if expected.vectorizer is not None else width
-    stream, _ = open_stream(args.reading, paths, replace(expected, n_features=n_features), classes=model.classes_)
-    # A model whose features are hashed takes any number of them.
-    if stream.n_features != width and "hashed_features" not in model.storage():
-        raise ValueError(f"{' '.join(paths)} has {stream.n_features} features; the model was fitted on {width}")
-
-    def parts() -> Iterator[Any]:
-        for part in stream:
-            yield part
-            counts.append(part[0].shape[0])
-
-    if not expected.several:
-        model.partial_fit(parts(), **args.how)
-        return
-    for X, Y in parts():
-        names = np.arange(Y.shape[1]) if stream.label_names is None else stream.label_names
-        _learn(model, Records(X, Y, names), args.how)
 
 
 def _scored(model: Classifier, rows: Records) -> str:
