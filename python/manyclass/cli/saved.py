@@ -19,7 +19,7 @@ from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.files import FORMAT
 from manyclass.classifiers.predictions import class_vectors
-from manyclass.classifiers.saving import Classifier, load_classifier, load_notes, save_model
+from manyclass.classifiers.saving import load_classifier, load_notes, save_model
 from manyclass.cli import models
 from manyclass.cli.data import Expected, Reading, file_format, labelled_rows, read, text_output
 from manyclass.cli.messages import check_writable, print_table, waiting
@@ -35,8 +35,7 @@ from manyclass.weights.tensor_file import replacing
 from manyclass.words.vectors import FORMAT as WORDS_FORMAT
 from manyclass.words.vectors import WordVectors
 
-Index = SphericalClusterIndex | DecomposedIndex
-INDEXES: dict[str, type[Index]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
+INDEXES: dict[str, Any] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
 BINARY_HEAD = 1 << 16  # bytes by which word2vec's two forms are told apart
 N_SEARCHED = 100_000  # names among which one like a name that is not there is looked for
 
@@ -51,14 +50,11 @@ class InfoArguments:
         a model, an index, word vectors, or data in one of the forms below; - reads data from stdin
     json : bool
         print one JSON object instead of a table
-    n_features : int
-        number of features, where the data do not show all of them; a feature beyond it is an error
     """
 
     path: str
     _: KW_ONLY
     json: bool = False
-    n_features: int | None = None
     reading: Reading
 
 
@@ -99,7 +95,7 @@ def _describe(args: InfoArguments, path: str) -> dict[str, Any]:
             "dimensions": words.vectors_.shape[1],
             "first_words": ", ".join(words.index_to_key[:5]),
         }
-    return _describe_data(read(args.reading, path, Expected(args.n_features, several=True)))  # in cells of a table, too
+    return _describe_data(read(args.reading, path, Expected(several=True)))  # in cells of a table, too
 
 
 def _describe_data(data: Records) -> dict[str, Any]:
@@ -123,7 +119,8 @@ def _describe_data(data: Records) -> dict[str, Any]:
 
 def _spread(counts: Sequence[int] | NDArray[Any]) -> str:
     """Return the least, the most and the mean of some counts."""
-    return f"{min(counts, default=0)} to {max(counts, default=0)}, mean {sum(counts) / max(1, len(counts)):.4g}"
+    array = np.asarray(counts, np.int64) if len(counts) else np.zeros(1, np.int64)
+    return f"{array.min()} to {array.max()}, mean {array.mean():.4g}"
 
 
 @dataclass
@@ -162,48 +159,36 @@ def compress(args: CompressArguments) -> int:
     """
     most = None if args.max_bytes is None else bytes_of("max_bytes", args.max_bytes)
     check_writable(args.output)
-    is_words = not is_safetensors(args.model) and word2vec_form(args.model)
-    model = word_vectors(args.model) if is_words else args.load(mmap=True)
-    rows, notes = None, dict[str, Any]()
-    if isinstance(model, WordVectors):
-        if args.test:
-            raise ValueError("--test is for models; word vectors have no labels")
-    else:
-        notes, expected = load_notes(args.model), replace(expected_by(model, need_label=True), n_jobs=args.n_jobs)
-        rows = labelled_rows(args.reading, args.test, expected) if args.test else None
-        if most is not None:  # the notes are in the file, too
-            most = max(1, most - len(json.dumps(json.dumps(notes))))
+    is_words = not is_safetensors(args.model) and word2vec_form(args.model) is not None
+    if is_words and args.test:
+        raise ValueError("--test is for models; word vectors have no labels")
+    model: Any = word_vectors(args.model) if is_words else args.load(mmap=True)
+    notes, results = {} if is_words else load_notes(args.model), {}
+    if most is not None:  # the notes are in the file, too
+        most = max(1, most - len(json.dumps(json.dumps(notes))))
     with waiting("compressing"):
         small = model.compress(args.dtype, prune=args.prune, max_bytes=most)
     both = {"before": (args.model, model), "after": (args.output, small)}
-    results = {}
-    for name, (_, each_model) in both.items():
-        if rows is not None and not isinstance(each_model, WordVectors):  # a copy, as the file keeps the threads
-            results[name] = evaluated(copy(each_model).set_params(n_jobs=args.n_jobs), rows)
+    if args.test:  # a copy is asked, as the file keeps the threads
+        expected = replace(expected_by(model, need_label=True), n_jobs=args.n_jobs)
+        rows = labelled_rows(args.reading, args.test, expected)
+        for name, (_, asked) in both.items():
+            results[name] = evaluated(copy(asked).set_params(n_jobs=args.n_jobs), rows)
     with waiting(f"writing {args.output}"):
-        if isinstance(small, WordVectors):
+        if is_words:
             small.save(args.output)
         else:
             save_model(small, args.output, notes)
     table = dict[str, str]()
-    for name, (path, each_model) in both.items():
-        table |= {f"weights {name}": _size(each_model), f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})"}
+    for name, (path, each) in both.items():
+        words = {"weights": f"{len(each)} words", "weight_bytes": each.vectors_.nbytes} if is_words else {}
+        storage = words or each.storage()
+        table[f"weights {name}"] = f"{storage['weights']}, {storage['weight_bytes'] / 1e6:.2f} MB"
+        table[f"file {name}"] = f"{path} ({os.path.getsize(path) / 1e6:.2f} MB)"
     print_table(table)
     for name, result in results.items():
         models.print_evaluation({"evaluated": name}, result)
     return 0
-
-
-def _size(model: Classifier | WordVectors) -> str:
-    """Say how many words or weights there are, and their bytes."""
-    if isinstance(model, WordVectors):
-        return f"{len(model)} words, {_megabytes(model.vectors_.nbytes)}"
-    storage = model.storage()
-    return f"{storage['weights']}, {_megabytes(storage['weight_bytes'])}"
-
-
-def _megabytes(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:.2f} MB"
 
 
 # Vectors that have names
@@ -335,15 +320,12 @@ class NeighboursArguments:
         words or classes; - reads them from stdin, one a line
     k : int
         number of neighbours of each
-    output_format : {"tsv", "jsonl"}
-        form of the output
     """
 
     file: str
     names: tuple[str, ...]
     _: KW_ONLY
     k: int = 10
-    output_format: Literal["tsv", "jsonl"] = "tsv"
 
 
 def neighbours(args: NeighboursArguments) -> int:
@@ -358,10 +340,5 @@ def neighbours(args: NeighboursArguments) -> int:
     with waiting(f"reading {args.file}"):
         vectors = named_vectors(args.file, names)  # all are known, or nothing is printed
     for name in names:
-        neighbours = [(other, float(f"{cosine:.6g}")) for other, cosine in vectors.most_similar(name, topn=args.k)]
-        if args.output_format == "tsv":
-            sys.stdout.write(as_lines([(name, *neighbour) for neighbour in neighbours]))
-        else:
-            near, cosines = [other for other, _ in neighbours], [cosine for _, cosine in neighbours]
-            print(json.dumps({"name": name, "neighbours": near, "cosines": cosines}, ensure_ascii=False))
+        sys.stdout.write(as_lines([(name, *neighbour) for neighbour in vectors.most_similar(name, topn=args.k)]))
     return 0

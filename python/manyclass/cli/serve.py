@@ -86,7 +86,7 @@ def serve(args: ServeArguments) -> int:
         check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
         check_options(args)
         address, hosts, is_logged = (args.host, args.port), args.allowed_host or (), args.access_log
-        running = server.Server(*address, lambda: _load(args), args.limits, hosts, logs_requests=is_logged)
+        running = server.Server(*address, lambda: _load(args), args.limits, hosts, logs_all=is_logged)
         if not running.run_until_signal(lambda: print(running.url, flush=True)):
             note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
             sys.stdout.flush()

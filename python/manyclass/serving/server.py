@@ -35,6 +35,7 @@ except ImportError as missing:
     raise ImportError(f"the server needs {missing.name}: pip install 'manyclass[serve]'") from missing
 
 Loaded = tuple[Predictor, Mapping[str, Any]]  # a model, and what is said of it
+Load = Callable[[], Loaded]
 PATHS = ("/predict", "/health", "/metrics", "/info", "/")
 LATE = "the request was not whole in time"
 WORDS = {  # for Starlette's own errors
@@ -72,7 +73,7 @@ def _cut(text: str) -> str:
 class Application:
     """What each path answers, and its counters.
 
-    A request that is refused or fails has a line in the log; with `logs_requests`, each has one.
+    A request that is refused or fails has a line in the log; with `logs_all`, each has one.
 
     Parameters
     ----------
@@ -84,9 +85,9 @@ class Application:
         not ask. "*" allows all, and an address at which all are served any address.
     """
 
-    def __init__(self, loaded: Loaded, limits: Limits, hosts: set[str], *, logs_requests: bool) -> None:
+    def __init__(self, loaded: Loaded, limits: Limits, hosts: set[str], *, logs_all: bool) -> None:
         (self.predictor, self.info), self.limits, self._hosts = loaded, limits, hosts
-        self.stopping, self._logs_requests = False, logs_requests
+        self.stopping, self._logs_all = False, logs_all
         self.pool, self._turns = ThreadPoolExecutor(limits.max_running), asyncio.Semaphore(limits.max_running)
         self._registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self._registry)
@@ -128,7 +129,7 @@ class Application:
         why = self._refusal(scope)
         app = JSONResponse({"error": why}, 400) if why else self._app
         await app(scope, receive, counted)
-        if self._logs_requests or status >= HTTPStatus.BAD_REQUEST:
+        if self._logs_all or status >= HTTPStatus.BAD_REQUEST:
             client, milliseconds = (scope["client"] or ("a client",))[0], 1000 * (time.perf_counter() - begin)
             reason = _cut(why or scope.get("reason", ""))
             request = f"{scope['method']} {scope['path'][:SHOWN]}"
@@ -303,9 +304,9 @@ class Server(uvicorn.Server):
         Returns a predictor, and what `/info` answers, as JSON; at SIGHUP anew, when an error leaves those that there
         are.
     limits : Limits
-    allowed_hosts : iterable of str
+    hosts : iterable of str
         Names by which requests may call this server beside its own; "*" allows all.
-    logs_requests : bool
+    logs_all : bool
         Whether each request has a line in the log, and not only those that are refused.
 
     Raises
@@ -318,11 +319,11 @@ class Server(uvicorn.Server):
         self,
         host: str,
         port: int,
-        load: Callable[[], Loaded],
+        load: Load,
         limits: Limits,
-        allowed_hosts: Iterable[str] = (),
+        hosts: Iterable[str] = (),
         *,
-        logs_requests: bool = False,
+        logs_all: bool = False,
     ) -> None:
         self._load, self._loading, self._finished, loaded = load, threading.Lock(), True, load()
         try:
@@ -332,15 +333,12 @@ class Server(uvicorn.Server):
             raise OSError(f"{host}, port {port}: {error.strerror or error}") from error
         address, port = self.socket.getsockname()[:2]
         self.url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
-        hosts = {"localhost", "127.0.0.1", "::1", address, host.lower(), *map(str.lower, allowed_hosts)}
-        self.application = Application(loaded, limits, hosts, logs_requests=logs_requests)
-        options: dict[str, Any] = {  # whose seconds are floats, beside uvicorn's declaration
-            "timeout_keep_alive": limits.timeout,
-            "timeout_graceful_shutdown": limits.grace,
-            "http": partial(Connection, self.application),
-        }
+        names = {"localhost", "127.0.0.1", "::1", address, host.lower(), *map(str.lower, hosts)}
+        self.application = Application(loaded, limits, names, logs_all=logs_all)
+        options: Any = {"http": partial(Connection, self.application), "timeout_keep_alive": limits.timeout}
         options |= {"loop": "asyncio", "ws": "none", "lifespan": "off", "proxy_headers": False, "server_header": False}
-        super().__init__(uvicorn.Config(self.application, **options, log_config=None, log_level="critical"))
+        options |= {"timeout_graceful_shutdown": limits.grace, "log_config": None, "log_level": "critical"}
+        super().__init__(uvicorn.Config(self.application, **options))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the requests that run, if they end in time."""
