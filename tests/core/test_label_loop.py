@@ -428,12 +428,11 @@ def test_sparse_points_of_several_labels_end_at_the_minimum_of_their_loss(loss, 
 @pytest.mark.long
 def test_672_000_identities_are_learned_by_a_sample_and_a_search():
     # As many as MegaFace has (Yen et al. 2018, section 5.1). By chance one of 672,000 points is right.
-    data = faces(672_000, noise=0.7)
-    y = data.Y_train.indices
+    (X, Y), (X_test, _) = faces(672_000, noise=0.7)
     index = SphericalClusterIndex(n_clusters=1640, n_probe=4, random_state=0)
     sampler, solver = samplers.Search(index=index, warm_up=2), solvers.Adagrad(decay=1.0)
     model = MarginClassifier(solver=solver, sampler=sampler, n_negatives=1000, max_iter=3, n_jobs=2)
-    model.set_params(random_state=0).fit(data.X_train, y)
+    model.set_params(random_state=0).fit(X, Y.indices)
     assert np.isfinite(model.loss_curve_).all()
     assert model.loss_curve_[1] < model.loss_curve_[0]
-    assert np.mean(model.predict(data.X_test[:1000]) == np.arange(1000)) > 0.5
+    assert np.mean(model.predict(X_test[:1000]) == np.arange(1000)) > 0.5

@@ -116,10 +116,10 @@ def no_waits(monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
-def brought(server, tmp_path, *answers, checksum=DIGEST, size=None, timeout=5.0):
+def brought(server, tmp_path, *answers, checksum=DIGEST, timeout=5.0):
     server.answers["/data.bin"] = list(answers)
     server.paths.clear()
-    return bring(RemoteFile(f"{server.url}/data.bin", "data.bin", size, checksum), tmp_path, timeout=timeout)
+    return bring(RemoteFile(f"{server.url}/data.bin", "data.bin", checksum), tmp_path, timeout=timeout)
 
 
 def names(folder):
@@ -128,7 +128,7 @@ def names(folder):
 
 def test_a_file_is_brought_once(server, tmp_path):
     for _ in range(2):
-        path = brought(server, tmp_path / "new", whole, size=len(BODY))
+        path = brought(server, tmp_path / "new", whole)
         assert path == tmp_path / "new/data.bin"
         assert path.read_bytes() == BODY
     assert len(server.asked) == 1
@@ -172,8 +172,6 @@ def test_without_a_published_digest_that_of_the_first_download_is_kept(server, t
         (missing, {}, "404 Client Error"),
         (status(302, Location="/data.bin"), {}, "30 redirects|RemoteDisconnected"),
         (status(302, Location="file:///etc/hosts"), {}, "No connection adapters"),
-        (whole, {"size": 1000}, "sends more than 1000 bytes; the download is ended"),
-        (chunked(BODY), {"size": 1000}, "sends more than 1000 bytes; the download is ended"),
         (breaks_off(0), {"checksum": None}, "IncompleteRead|broken"),
         (chunked(BODY[:99], end=False), {"checksum": None}, "prematurely|broken"),
         (stalls, {"timeout": 0.2}, "timed out"),
@@ -183,18 +181,6 @@ def test_what_a_server_does_wrong_is_said_and_nothing_is_kept(answer, options, m
     with pytest.raises(OSError, match=rf"^{server.url}/data.bin: .*({message})"):
         brought(server, tmp_path, answer, **options)
     assert names(tmp_path) == []
-
-
-def test_a_file_that_is_packed_on_the_way_is_bounded(server, tmp_path):
-    """1 MB that is a gigabyte."""
-    packed = gzip.compress(bytes(1 << 20), mtime=0) * 1024
-
-    def answer(handler):
-        handler.head(200, Content_Length=len(packed), Content_Encoding="gzip")
-        handler.wfile.write(packed)
-
-    with pytest.raises(OSError, match="sends more than 300000 bytes"):
-        brought(server, tmp_path, answer, size=300_000)
 
 
 def test_redirects_are_followed_and_lengths_need_not_be_told(server, tmp_path):

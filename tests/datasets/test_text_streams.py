@@ -51,7 +51,7 @@ def test_terms_of_parts_are_those_of_all_texts(options, seed):
 def test_the_most_frequent_terms_of_parts_are_kept():
     parts = [["tea tea cup", "tea pot"], ["cup cup cup tea"], []]
     assert TextVectorizer(max_features=2).fit_parts(parts).vocabulary_.tolist() == ["cup", "tea"]
-    with pytest.raises(ValueError, match=r"no term is left of 3 texts; terms are words .* in at least 4"):
+    with pytest.raises(ValueError, match=r"no term is left of 3 texts; terms are words in at least 4"):
         TextVectorizer(min_df=4).fit_parts(parts)
     with pytest.raises(TypeError, match=r"documents\[0\] is 3; it must be a str"):
         TextVectorizer().fit_parts([[3]])

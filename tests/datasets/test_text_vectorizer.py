@@ -263,7 +263,7 @@ def test_texts_that_are_none_are_refused():
         TextVectorizer().fit(["a text", None])
     with pytest.raises(ValueError, match="documents is empty"):
         TextVectorizer().fit([])
-    with pytest.raises(ValueError, match=r"no term is left of 2 texts; terms are words .* in at least 1"):
+    with pytest.raises(ValueError, match=r"no term is left of 2 texts; terms are words in at least 1"):
         TextVectorizer().fit(["", "."])
     assert TextVectorizer().fit(TEXTS).transform([]).shape == (0, N_TERMS)
 

@@ -30,7 +30,6 @@ FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS")  # how the arguments that ar
 # What errors say of parameters of Python, and what that is on the command line.
 AS_OPTIONS = {
     "is not a finite number": "is not a finite number (name columns of text by --text-column)",
-    "its format is text": "give --text",
     "name it by format": "name it by --format",
     "name it by y": "name it by --label-column",
     "features are needed": "features or a --text-column are needed",

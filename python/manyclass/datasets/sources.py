@@ -39,8 +39,6 @@ from manyclass.datasets.csr import indicator, ones_at
 from manyclass.datasets.xmc import load_xmc
 
 TEXTS = "text"  # folder of running texts, a file for each
-CHUNK = 1 << 16  # bytes
-MOST_BYTES = 1 << 30  # of a file whose size is not known
 RETRIES = 3  # after 1, 2 and 3 seconds
 MNIST_ID = 554  # OpenML's number of mnist_784
 N_MNIST = 60_000, 10_000  # rows to train on, which are the first ones, and to test on
@@ -66,8 +64,6 @@ class RemoteFile:
         Where it is; http or https.
     name : str
         What it is called on disk.
-    size : int or None
-        Its bytes, if known.
     checksum : str or None
         "sha256:" or "md5:" and its digest. None: nobody has published one, so the digest of the first download is kept
         beside the file, and a later download must have the same.
@@ -75,7 +71,6 @@ class RemoteFile:
 
     url: str
     name: str
-    size: int | None = None
     checksum: str | None = None
 
 
@@ -386,7 +381,7 @@ def bring(file: RemoteFile, folder: Path, *, timeout: float, progress: bool = Fa
     Raises
     ------
     OSError
-        If it cannot be had, has another digest, or is longer than it must be.
+        If it cannot be had or has another digest.
     ImportError
         Without pooch.
     """
@@ -394,40 +389,19 @@ def bring(file: RemoteFile, folder: Path, *, timeout: float, progress: bool = Fa
         import pooch
     except ImportError as error:
         raise ImportError("downloads need pooch: pip install 'manyclass[fetch]'") from error
-    record, most = folder / f"{file.name}.digest", file.size or MOST_BYTES
+    record = folder / f"{file.name}.digest"
     recorded = record.read_text(encoding="utf-8").strip() if record.exists() else None
-    headers = {"Accept-Encoding": "identity", "User-Agent": "manyclass"}  # what is packed on the way has no bounds
-    get = pooch.HTTPDownloader(progressbar=progress, chunk_size=CHUNK, timeout=timeout, headers=headers)
-
-    def bounded(url: str, path: str, pup: object) -> None:
-        with _Bounded(path, most) as out:
-            get(url, out, pup)
-
-    one = pooch.create(
-        folder, "", registry={file.name: file.checksum or recorded}, urls={file.name: file.url}, retry_if_failed=RETRIES
-    )
+    get = pooch.HTTPDownloader(progressbar=progress, timeout=timeout)
+    digest, urls = {file.name: file.checksum or recorded}, {file.name: file.url}
     try:
-        path = Path(one.fetch(file.name, downloader=bounded))
+        files = pooch.create(folder, "", registry=digest, urls=urls, retry_if_failed=RETRIES)
+        path = Path(files.fetch(file.name, downloader=get))
     except (ValueError, OSError) as error:  # another digest, or one of requests' errors
         hint = f"; if the file has been renewed, delete {record}" if recorded and not file.checksum else ""
         raise OSError(f"{file.url}: {error}{hint}") from error
     if file.checksum is None and recorded is None:
         record.write_text(f"sha256:{pooch.file_hash(str(path))}\n", encoding="utf-8")
     return path
-
-
-class _Bounded(io.FileIO):
-    """A new file that takes a bounded number of bytes, however many a server sends."""
-
-    def __init__(self, path: str, most: int) -> None:
-        super().__init__(path, "wb")
-        self._most = most
-
-    def write(self, piece: Any) -> int:
-        """Write, or raise OSError for what is too much."""
-        if self.tell() + len(piece) > self._most:
-            raise OSError(f"the server sends more than {self._most} bytes; the download is ended")
-        return super().write(piece)
 
 
 def _place(root: Path, name: str) -> Path:
@@ -465,10 +439,9 @@ def _read(name: str, source: Source, root: Path) -> Fetched:
     place = _place(root, name)
     if source.text:
         return Fetched(None, None, None, None, place, source.about)
-    images = sorted(place.glob("*.npz"))
-    if images:
-        with np.load(images[0]) as arrays:
+    for images in place.glob("*.npz"):
+        with np.load(images) as arrays:
             x_train, y_train, x_test, y_test = (arrays[key] for key in PARTS)
-        return Fetched(x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), images[0], source.about)
+        return Fetched(x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), images, source.about)
     train, test = (load_xmc(place / f"{part}.txt") for part in ("train", "test"))
     return Fetched(*train, *test, place, source.about)

@@ -22,7 +22,6 @@ from manyclass.datasets.numerals import BLANKS, parse_numbers
 from manyclass.labels import as_labels, written
 
 LABEL_COLUMN = "label"  # where no other is named
-TEXTS = "if each line is a text, a tab and its labels, its format is text"
 PIECE_BYTES = 1 << 20  # of text read at a time
 ROWS = 65_536  # that are parsed at once
 
@@ -298,8 +297,7 @@ def _columns_to_read(name: str, names: Sequence[str], layout: Layout) -> tuple[s
     """Return the column of labels, if there is one to read, and those of features; raises as `open_tables` does."""
     label = layout.label if layout.label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
     if layout.need_label and label is None:
-        message = f"{name}: no column is named {LABEL_COLUMN!r}; name it by y, one of {_listed(names)}"
-        raise ValueError(f"{message}; {TEXTS}" if len(names) == 2 else message)
+        raise ValueError(f"{name}: no column is named {LABEL_COLUMN!r}; name it by y, one of {_listed(names)}")
     if label not in names and not layout.need_label:
         label = None
     wanted = layout.text or layout.features

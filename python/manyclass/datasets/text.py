@@ -31,6 +31,10 @@ VOWELS = "aeiouyAEIOUY"  # words of one letter in European languages
 PART_OF_CODES = 0.1  # of the words of a text, beyond which it has codes
 LAST_MARK = 0x1F000  # code points beyond are symbols, ideographs, and variants of these
 BEFORE_0_3: dict[str, Any] = {"words": "python", "min_length_": 2}  # in files of these versions, which do not name them
+NO_TERM = (
+    "no term is left of {} texts; terms are words in at least {} of them; min_length=1 takes words of one character, "
+    "analyzer='char_wb' parts of words"
+)
 MOST_HASHES = 2**31 - 1  # columns are int32
 # Parameters that are counts, and what stands for none.
 COUNTS = {"min_n": "", "max_n": "", "min_df": "", "min_length": "auto", "max_features": None, "n_hash": None}
@@ -196,7 +200,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         try:
             counts = counter.fit_transform(texts)
         except ValueError as error:
-            raise ValueError(f"no term is left of {len(texts)} texts; {self._kind_of_terms()}") from error
+            raise ValueError(NO_TERM.format(len(texts), self.min_df)) from error
         terms = [] if self.n_hash else counter.get_feature_names_out()
         self._keep(terms, self._weigher().fit(counts).idf_ if self.idf else np.ones(counts.shape[1]))
         return self._weighted(counts)
@@ -241,7 +245,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             terms = sorted(sorted(terms, key=lambda term: -n_times[term])[: self.max_features])
         n_in = np.array([n_having[term] for term in terms], np.float32)
         if not n_in.any():
-            raise ValueError(f"no term is left of {n_texts} texts; {self._kind_of_terms()}")
+            raise ValueError(NO_TERM.format(n_texts, self.min_df))
         idf = np.log(np.float32(n_texts + 1) / (n_in + np.float32(1))) + np.float32(1)
         self._keep([] if self.n_hash else terms, idf if self.idf else np.ones_like(idf))
         return self
@@ -424,15 +428,6 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
                 )
         for hint in hints:
             warnings.warn(hint, UserWarning, stacklevel=outer_level())
-
-    def _kind_of_terms(self) -> str:
-        """What a term is, for messages."""
-        if self.analyzer == "char_wb":
-            return f"terms are runs of {self.min_n} to {self.max_n} characters in at least {self.min_df} of them"
-        return (
-            f"terms are words of at least {self.min_length_} letters or digits in at least {self.min_df} of them; "
-            "min_length=1 takes single ones, analyzer='char_wb' parts of words"
-        )
 
     def _weigher(self) -> Any:
         from sklearn.feature_extraction.text import TfidfTransformer

@@ -434,18 +434,12 @@ def _folder(directory_or_name: str | os.PathLike[str]) -> Path:
     if not isinstance(directory_or_name, str) or os.path.dirname(name):
         return Path(name)
     root = os.environ.get(_VARIABLE)
-    if not root:
+    files = (path for ending in _ENDINGS for path in Path(root).glob(f"*/train.txt{ending}")) if root else ()
+    names = sorted({file.parent.name for file in files})
+    if root is None or name not in names:
         raise ValueError(
-            f"the environment variable {_VARIABLE} is not set; it must name the folder that holds {name!r} "
-            f"(a folder elsewhere is written with a separator: {os.path.join('.', name)!r})"
-        )
-    if not Path(root).is_dir():
-        raise ValueError(f"the environment variable {_VARIABLE} is {root!r}, which is not a folder")
-    choices = sorted(f.parent.name for ending in _ENDINGS for f in Path(root).glob(f"*/train.txt{ending}"))
-    if name not in choices:
-        raise ValueError(
-            f"{name!r} is not a data set in {root} ({_VARIABLE}); it must be one of "
-            + ", ".join(map(repr, dict.fromkeys(choices)))
+            f"{name!r} must be a data set in the folder that the environment variable {_VARIABLE} names, which is "
+            f"{root!r}, one of {', '.join(map(repr, names)) or 'none'}; a folder elsewhere has a separator in its name"
         )
     return Path(root) / name
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,29 +11,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.datasets import fetch, load_multiclass
+from manyclass.datasets import Multiclass, fetch, load_multiclass
 from manyclass.datasets.sources import SOURCES, TEXTS, fetched_root
 from manyclass.papers.engine import Note
-from manyclass.weights.arrays import Matrix
 
 IMAGES = {"mnist": "mnist.npz", "omniglot": "omniglot28.npz"}  # x_train, y_train, x_test, y_test; values 0 to 255
 
 Scale = Literal["l2", "max"] | None
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Multiclass):
     """Training and test data with one class a row; every class of the test data occurs in training."""
-
-    X_train: Matrix
-    y_train: NDArray[np.int64]
-    X_test: Matrix
-    y_test: NDArray[np.int64]
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Classes K, features D, training rows N."""
-        return len(np.unique(self.y_train)), self.X_train.shape[1], self.X_train.shape[0]
+        return self.n_classes, self.X_train.shape[1], self.X_train.shape[0]
 
     @property
     def sizes(self) -> list[int]:

@@ -446,22 +446,17 @@ def finite(value: Any) -> Any:
 def _resolve(experiment: Experiment, options: Options) -> Options:
     """Return options that name their data; raises ValueError for names that the experiment does not know."""
     name, others = experiment.name, [name for name in options.places if name not in experiment.data]
-    if options.settings_of not in (None, *experiment.settings):
+    settings = options.settings_of
+    if settings is not None and (settings not in experiment.settings or not others):
         raise ValueError(
-            f"settings_of is {options.settings_of!r} in experiment {name}; it must be one of "
-            f"{', '.join((*experiment.settings, 'None'))}"
-        )
-    if options.settings_of is not None and not others:
-        raise ValueError(
-            f"settings_of is for data sets that the paper has not; those of experiment {name} "
-            f"({', '.join(options.places) or 'all'}) have settings of their own"
+            f"settings_of is {settings!r} in experiment {name}; it is for data that the paper has not, and must be "
+            f"one of {', '.join((*experiment.settings, 'None'))}"
         )
     for method in options.methods:
         check_choice(f"a method of experiment {name}", method, experiment.methods)
-    if not experiment.open_data and options.settings_of is None:
-        hint = "any with settings_of (--settings-of), one of these" if experiment.settings else ""
-        for other in others:
-            check_choice(f"a data set of experiment {name}", other, experiment.data, hint)
+    hint = "any with settings_of (--settings-of), one of these" if experiment.settings else ""
+    for other in () if experiment.open_data or settings else others:
+        check_choice(f"a data set of experiment {name}", other, experiment.data, hint)
     return replace(options, data=options.data or experiment.data)
 
 

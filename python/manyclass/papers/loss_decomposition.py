@@ -18,7 +18,7 @@ in its place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from manyclass import samplers, solvers
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.datasets import l2_normalize, load_xmc
+from manyclass.datasets.csr import ones_at
 from manyclass.datasets.xmc import split_file
 from manyclass.figures import FIGURES
 from manyclass.metrics import precision_at_k
@@ -73,15 +74,8 @@ FEW_PROBES, FEW_FOUND = 4, 64
 BLOCKS_OF_FACES, FEW_FOUND_IN_BLOCKS = {"n_blocks": 4, "n_probe": 2}, 32
 DECAY_OF_SPECTRUM = 16.0  # the d-th principal direction has a standard deviation of 1 / (1 + d / 16)
 
-
-@dataclass(frozen=True)
-class LabelledProblem:
-    """Training and test points with indicator matrices of their labels."""
-
-    X_train: Any
-    Y_train: sp.csr_array
-    X_test: Any
-    Y_test: sp.csr_array
+Points = tuple[Any, sp.csr_array]  # with an indicator matrix of their labels
+Parts = tuple[Points, Points]  # to train and to test on
 
 
 def plans(name: str, options: Options) -> Iterator[MethodPlan]:
@@ -114,26 +108,28 @@ def model_of(name: str, method: str) -> dict[str, Any]:
     return {**model, "smoothing": 1.0 if dense else 5.0, "sampler": sampler}
 
 
-def load(name: str, options: Options) -> LabelledProblem:
-    """Unit rows; sparse data with all labels."""
+def load(name: str, options: Options) -> Parts:
+    """Unit rows to train and to test on; sparse data with all labels."""
     if name == FACES:
         return faces(max(20, round(options.scale * IDENTITIES)))
     if name in DENSE:
         data = load_problem(options.places[name], scale="l2", max_rows=options.max_rows)
         n_classes = int(data.y_train.max()) + 1
-        return LabelledProblem(
-            data.X_train, one_label(data.y_train, n_classes), data.X_test, one_label(data.y_test, n_classes)
-        )
-    folder = find_data(options.places[name])
-    parts: list[Any] = []
-    for part in ("train", "test"):
-        X, Y = load_xmc(split_file(folder, part))
-        labelled = np.flatnonzero(np.diff(Y.indptr))[: options.max_rows]
-        parts += [l2_normalize(X[labelled]), sp.csr_array(Y[labelled])]
-    return LabelledProblem(*parts)
+        return (data.X_train, _indicator(data.y_train, n_classes)), (data.X_test, _indicator(data.y_test, n_classes))
+    train, test = (load_xmc(split_file(find_data(options.places[name]), part)) for part in ("train", "test"))
+    return _labelled(*train, options.max_rows), _labelled(*test, options.max_rows)
 
 
-def faces(n_identities: int, seed: int = 0, noise: float = NOISE) -> LabelledProblem:
+def _labelled(X: sp.csr_array, Y: sp.csr_array, max_rows: int | None) -> Points:
+    rows = np.flatnonzero(np.diff(Y.indptr))[:max_rows]
+    return l2_normalize(X[rows]), sp.csr_array(Y[rows])
+
+
+def _indicator(y: NDArray[np.int64], n_classes: int) -> sp.csr_array:
+    return ones_at(y, np.ones(len(y)), n_classes)
+
+
+def faces(n_identities: int, seed: int = 0, noise: float = NOISE) -> Parts:
     """Draw unit vectors around identities, noise as long as said: FACES_EACH to train on and one to test each."""
     rng = np.random.default_rng(seed)
     spectrum = 1 / (1 + np.arange(FACE_DIMS) / DECAY_OF_SPECTRUM)
@@ -141,20 +137,13 @@ def faces(n_identities: int, seed: int = 0, noise: float = NOISE) -> LabelledPro
     centers = _unit((rng.standard_normal((n_identities, FACE_DIMS)) * spectrum) @ rotation)
     labels = np.repeat(np.arange(n_identities), FACES_EACH), np.arange(n_identities)
     sigma = noise / np.sqrt(FACE_DIMS)
-    X_train, X_test = (
-        _unit(centers[y] + sigma * rng.standard_normal((len(y), FACE_DIMS))).astype(np.float32) for y in labels
-    )
-    Y_train, Y_test = (one_label(y, n_identities) for y in labels)
-    return LabelledProblem(X_train, Y_train, X_test, Y_test)
+    drawn = [_unit(centers[y] + sigma * rng.standard_normal((len(y), FACE_DIMS))).astype(np.float32) for y in labels]
+    train, test = ((X, _indicator(y, n_identities)) for X, y in zip(drawn, labels, strict=True))
+    return train, test
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
-
-
-def one_label(y: NDArray[np.int64], n_classes: int) -> sp.csr_array:
-    """Indicator matrix of one label a row."""
-    return sp.csr_array((np.ones(len(y), np.float32), y, np.arange(len(y) + 1)), shape=(len(y), n_classes))
 
 
 def perform(run: Run, context: Context) -> Results:
@@ -165,22 +154,23 @@ def perform(run: Run, context: Context) -> Results:
     return max(by_rate, key=lambda results: results["train"][-1] if results["train"] else -np.inf)
 
 
-def _trained(run: Run, data: LabelledProblem, **parameters: Any) -> Results:
-    n_classes, budget = data.Y_train.shape[1], run.settings["seconds"]
+def _trained(run: Run, data: Parts, **parameters: Any) -> Results:
+    X, Y = data[0]
+    n_classes, budget = Y.shape[1], run.settings["seconds"]
     if run.parameters["sampler"] != "all":
         parameters["n_negatives"] = _share_of(n_classes)
     kind = MarginClassifier if "smoothing" in run.model else SoftmaxClassifier
     model = run.estimator(kind, max_iter=run.settings["max_iter"], **parameters)
     model.set_params(**{f"sampler__{name}": value for name, value in _search(run, n_classes).items()})
     rng = np.random.default_rng(0)
-    parts = {"train": _sample(rng, data.X_train, data.Y_train), "test": _sample(rng, data.X_test, data.Y_test)}
+    parts = {name: _sample(rng, *points) for name, points in zip(("train", "test"), data, strict=True)}
 
     def measure(state: TrainingState) -> dict[str, float]:
-        return {"loss": state.loss, **{part: _hits(state, X, Y) for part, (X, Y) in parts.items()}}
+        return {"loss": state.loss, **{part: _hits(state, *points) for part, points in parts.items()}}
 
     curve = Curve(("seconds", "train", "test", "loss"), measure, limit=budget)
-    model.fit(data.X_train, data.Y_train, callback=curve, max_seconds=OVERTIME * budget)
-    shape = [n_classes, data.X_train.shape[1], data.X_train.shape[0]]
+    model.fit(X, Y, callback=curve, max_seconds=OVERTIME * budget)
+    shape = [n_classes, X.shape[1], X.shape[0]]
     beside: dict[str, Any] = {}
     if PAPERS_STEPS.get(run.method, run.method) in BY_MESSAGES:  # in the words of Algorithm 2
         names = {"T": "n_iter", "step of a message": "step", "tau_2": "tolerance", "rule": "rule"}

@@ -26,8 +26,7 @@ from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import summary
 from manyclass.papers.data import Problem, load_problem
 from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
-from manyclass.papers.summary import RAN, Plot, Records, Table, trained_with, what_ran
-from manyclass.plot.style import Panel, Series
+from manyclass.papers.summary import RAN, Plot, Records, trained_with
 from manyclass.registry import parts
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import TrainingState
@@ -223,64 +222,58 @@ def report(records: Records) -> Items:
     """The table of ends, and the figure."""
     panels = []
     for name, group in summary.by_key(records, "data").items():
-        raced = [r for r in group if r["part"] == "race"]
         optimum, sentence = _optimum(name, group)
         yield sentence
-        if raced and optimum is not None:
-            yield _table(name, raced, optimum)
-            panels.append(_panel(name, raced, optimum))
+        raced = [_with_excess(r, optimum) for r in group if r["part"] == "race"]
+        if raced:
+            raced.sort(key=_end)
+            shape = raced[0]["results"]["shape"]
+            sizes = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]})"
+            yield from summary.item(
+                f"race-{name}", f"{sizes}: nats above {optimum:.6f} at the end", "race", raced, COLUMNS
+            )
+            panels += summary.panels(raced, "seconds", "excess")  # the best come first: a panel has room for six
     caption = "Excess training objective over the smallest one known against processor time of training"
     if panels:
         yield Plot("race", caption, "processor seconds", "excess [nats]", panels, log_x=True, log_y=True)
 
 
-def _optimum(name: str, records: Records) -> tuple[float | None, str]:
-    """The smallest objective known, and the sentence that says how well it is known."""
+def _with_excess(record: dict[str, Any], optimum: float) -> dict[str, Any]:
+    objective = record["results"]["objective"]
+    excess = [None if value is None else value - optimum for value in objective]
+    return {**record, "results": record["results"] | {"excess": excess}}
+
+
+def _end(record: dict[str, Any]) -> float:
+    """The last excess that is finite."""
+    return next((value for value in reversed(record["results"]["excess"]) if value is not None), math.inf)
+
+
+COLUMNS: dict[str, summary.Quantity] = {
+    "excess": "excess",
+    "kind": lambda runs: "unbiased" if runs[0]["method"] in UNBIASED else "biased",
+    "test log-loss": "test_log_loss",
+    "test accuracy": "test_accuracy",
+    "passes": "passes",
+    "seconds": "seconds",
+    "learning rate / automatic": "factor",
+    "u's": lambda runs: runs[0]["results"]["u_factor"] if runs[0]["method"] in WITH_U_STEP else None,
+}
+
+
+def _optimum(name: str, records: Records) -> tuple[float, str]:
+    """The smallest objective known, infinite if none is, and the sentence that says how well it is known."""
     certified = [r["results"] for r in records if r["part"] == "optimum" and r["results"]["affordable"]]
-    reached = [
-        value for r in records if r["part"] == "race" for value in r["results"]["objective"] if value is not None
-    ]
+    ends = [value for r in records for value in r["results"].get("objective", ()) if value is not None]
+    best = min([*ends, *(results["primal"] for results in certified)], default=math.inf)
     if not certified:
-        best = min(reached, default=None)
-        return (
-            best,
-            f"{name}: no certificate (L-BFGS would not be affordable, or was not asked for); excess is over the best "
-            "end of the race.",
-        )
-    primal, dual = certified[0]["primal"], certified[0]["dual"]
-    best = min([primal, *reached])
+        why = "L-BFGS would not be affordable, or was not asked for"
+        return best, f"{name}: no certificate ({why}); excess is over the best end of the race."
+    dual = certified[0]["dual"]
     return best, (
         f"{name}: the smallest objective known is {best:.6f} nats; no W has one below {dual:.6f} "
         f"(duality gap of L-BFGS), so every excess is right to {best - dual:.2g} nats."
     )
-
-
-def _table(name: str, records: Records, optimum: float) -> Table:
-    rows: list[list[Any]] = []
-    for solver, group in summary.by_key(records, "method").items():
-        ends = [summary.value_of([record], "objective") for record in group]
-        excess = [None if end is None else end - optimum for end in ends]
-        scores = [summary.value_of(group, name) for name in ("test_log_loss", "test_accuracy", "passes", "seconds")]
-        kind, first = "unbiased" if solver in UNBIASED else "biased", group[0]["results"]
-        factors = [first["factor"], first["u_factor"] if solver in WITH_U_STEP else None]
-        rows.append([solver, kind, summary.mean(excess), summary.spread(excess), *scores, *factors])
-    rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
-    shape = records[0]["results"]["shape"]
-    score_columns = ("excess", "over seeds", "test log-loss", "test accuracy")
-    columns = ("solver", "kind", *score_columns, "passes", "seconds", "learning rate / automatic", "u's")
-    caption = (
-        f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): nats above {optimum:.6f} at the end of the time"
-    )
-    return Table(f"race-{name}", caption, columns, rows, what_ran(records))
-
-
-def _panel(name: str, records: Records, optimum: float) -> Panel:
-    series = []
-    for record in summary.first_seed(records):
-        excess = [None if value is None else value - optimum for value in record["results"]["objective"]]
-        series.append(Series(record["method"], record["results"]["seconds"], excess))
-    # The best come first: a panel has room for six.
-    return Panel(name, sorted(series, key=lambda line: next((y for y in reversed(line.y) if y is not None), math.inf)))
 
 
 METHODS = (OPTIMUM, *UNBIASED, *BIASED)
