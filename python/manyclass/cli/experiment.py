@@ -72,23 +72,25 @@ def experiment(args: ExperimentArguments) -> int:
         outcome.report,
         folder,
         title=f"{experiment.name}: {experiment.summary}",
-        command=_command(args, options),
+        command=shlex.join([*_command(args, options), *(["--output", args.output] if args.output else [])]),
         machine=outcome.records[-1]["machine"],
         records=outcome.records,
     )
     print("\n".join([*(table.markdown() for table in outcome.report.tables), *outcome.report.notes, *problems]))
     if args.record:
-        n_figures = record_figures(outcome.report, experiment.name, options, Path(args.record))
+        places = (name if name == place else f"{name}=PATH" for name, place in options.places.items())
+        command = shlex.join(_command(args, replace(options, data=tuple(places))))
+        n_figures = record_figures(outcome.report, experiment.name, command, Path(args.record))
         print(f"{n_figures} figures recorded in {args.record}")
     counts = f"{outcome.n_made} runs made, {outcome.n_known} known before, {outcome.n_failed} failed"
     print(f"{counts}; report: {written[-1]}")
     return FAILED if outcome.n_failed else 0
 
 
-def _command(args: ExperimentArguments, options: Options) -> str:
-    """Return the command that makes the same runs."""
+def _command(args: ExperimentArguments, options: Options) -> list[str]:
+    """Return the words of the command that makes the same runs."""
     words = ["manyclass", "experiment", str(args.name)]
     for name, value in asdict(options).items():
         if value != getattr(Options(), name):
             words += [flag(name), *map(str, value if isinstance(value, tuple) else [value])]
-    return shlex.join([*words, *(["--output", args.output] if args.output else [])])
+    return words

@@ -37,7 +37,6 @@ from manyclass.training.passes import progress_bar
 from manyclass.version import __version__
 
 RECORDS = "runs.jsonl"
-IN_THE_ROW = ("data", "methods", "settings_of")  # options that a figure's row says
 INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
 
 Results = dict[str, Any]
@@ -384,16 +383,14 @@ def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
             note(f"{file}: line {number} is not a whole record and is left out")
 
 
-def record_figures(report: ExperimentReport, experiment: str, options: Options, file: Path) -> int:
-    """Append the figures of a report to a file, a line of JSON each; return their number.
+def record_figures(report: ExperimentReport, experiment: str, command: str, file: Path) -> int:
+    """Append the figures of a report and its command to a file, a line of JSON each; return their number.
 
     What ran them, and when, becomes a line of "runs.jsonl" beside the file, named by the "run" of each figure.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.parent / RECORDS
     known = {run["run"]: run for run in read_records(beside, lambda _: None)}
-    defaults = {key: value for key, value in asdict(Options()).items() if key not in IN_THE_ROW}
-    changed = {key: value for key, value in asdict(options).items() if value != defaults.get(key, value)}
     for figure in report.figures:
         records = figure.records
         latest = max(records, key=lambda record: str(record["finished"]))
@@ -412,7 +409,7 @@ def record_figures(report: ExperimentReport, experiment: str, options: Options, 
         line: dict[str, Any] = {"run": name, "experiment": experiment, "item": figure.item}
         line |= {"data": figure.data, "method": figure.method, "values": finite(dict(figure.values))}
         line |= {"runs": len(records), "load": [min(loads), max(loads)] if loads else [], "cpu_s": seconds}
-        _append(file, line | ({"options": changed} if changed else {}))
+        _append(file, line | {"command": command})
     return len(report.figures)
 
 

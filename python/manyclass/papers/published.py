@@ -6,9 +6,8 @@ ICML 2018. What `manyclass experiment NAME --record FILE` has written is put bes
 
 from __future__ import annotations
 
-import shlex
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -119,17 +118,18 @@ def _cells(row: Row, record: Mapping[str, Any] | None) -> list[str]:
     ]
     if record is not None:
         ours, spent, differs = _in_words(record["values"]), _spent(record), "nothing known"
+        command = record.get("command", "not recorded")
     elif row.data in FILES:
         form = "in the form of the extreme classification repository, in a folder PATH; --fetch cannot get them"
-        ours, spent, differs = (
-            f"not run: needs train.txt and test.txt of {FILES[row.data]} {form}",
+        ours = f"not run: needs train.txt and test.txt of {FILES[row.data]} {form}"
+        spent, differs, command = (
             "not run",
             "not known",
+            f"manyclass experiment {row.experiment} --data {row.data}=PATH",
         )
     else:
         known = f"it is not of data that users bring ({', '.join(FILES)})"
         raise ValueError(f"{' / '.join(row.key)}: no figure of it is recorded, and {known}")
-    command = in_shell(command_of(row, (record or {}).get("options", {})))
     return [label, _in_words(row.published), ours, spent, "; ".join(differences) or differs, f"`{command}`"]
 
 
@@ -152,34 +152,3 @@ def _in_words(values: Mapping[str, Any]) -> str:
     if all(value is None for value in values.values()):
         return shown(None)
     return "; ".join(f"{quantity} {shown(value)}".strip() for quantity, value in values.items())
-
-
-def in_shell(words: Iterable[str]) -> str:
-    """Return words as a line for a shell."""
-    return " ".join(f'"{word}"' if "'" in word else shlex.quote(word) for word in words)
-
-
-def command_of(row: Row, options: Mapping[str, Any]) -> Sequence[str]:
-    """Return the words of the command that makes the figure of a row, with options that its record has."""
-    data = f"{row.data}=PATH" if row.data in FILES else row.data
-    words = ["manyclass", "experiment", row.experiment, "--data", data]
-    if row.experiment in ("fagan-iyengar", "augment-reduce") and row.data == "eurlex57k":
-        words += ["--settings-of", "eurlex"]
-    words += ["--methods", *methods_of(row)] if row.method != "all" or row.item == "Table 4" else []
-    for name, value in options.items():
-        words += ["--" + name.replace("_", "-"), str(value)]
-    return words
-
-
-def methods_of(row: Row) -> list[str]:
-    """Return the names by which an experiment knows what a row is of."""
-    if row.experiment == "fagan-iyengar":
-        methods_of_item = {"Table 4": ["implicit", "umax"], "Figure 2": ["umax", "umax (raman)"]}
-        ratio = ["implicit"] if row.item == "Table 3" and row.method != "implicit" else []
-        return methods_of_item.get(row.item, [*ratio, row.method])
-    if row.experiment == "augment-reduce":
-        method = row.method.removesuffix(", ours")
-        return [method if method != row.method else f"{row.method}, paper's steps"]
-    if row.experiment == "ldgs-skip-gram" and row.method.startswith("GD-"):
-        return ["GD", row.method]
-    return [row.method]
