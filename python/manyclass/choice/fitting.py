@@ -505,7 +505,7 @@ def precondition(
         return whiten(
             free_derivatives, free.bounded if bounded is None else bounded, flat=0.0 if form.rank > 0 else 1e3
         )
-    return sp.diags_array(free.select(1 / objective.scales(theta)))
+    return sp.diags_array(free.select(1 / objective.scales(theta))).tocsr()  # of none, DIA has no transpose
 
 
 def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Any:
@@ -522,7 +522,7 @@ def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Any
     diagonal = np.diag(second_derivatives)
     scale = np.sqrt(np.maximum(diagonal, 1e-12 * max(np.max(diagonal, initial=0), 1e-24)))
     if bounded:
-        return sp.diags_array(1 / scale)
+        return sp.diags_array(1 / scale).tocsr()
     values, vectors = np.linalg.eigh(second_derivatives / np.outer(scale, scale))
     roots = np.where(values < 1e-6, flat, 1 / np.sqrt(np.maximum(values, 1e-6)))
     return np.asarray((vectors * roots) / scale[:, None])
