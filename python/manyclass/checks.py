@@ -8,7 +8,7 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -25,6 +25,7 @@ from manyclass import _core
 
 S = TypeVar("S")
 T = TypeVar("T")
+F = TypeVar("F", bound=np.floating[Any])
 
 
 def check_choice(name: str, value: object, choices: Sequence[str], beside: str = "") -> None:
@@ -168,10 +169,6 @@ class Setting:
         if (self.default is None or self.default == "auto") and self.default not in self.beside:
             object.__setattr__(self, "beside", (self.default, *self.beside))
 
-    def is_had_with(self, flags: Collection[str]) -> bool:
-        """Whether a part with these flags has the parameter."""
-        return all((word.removeprefix("-") in flags) != word.startswith("-") for word in self.needs.split())
-
     def check(self, value: Any) -> None:
         """Raise ValueError or TypeError unless `value` is allowed."""
         if any(value is other or (isinstance(value, str) and value == other) for other in self.beside):
@@ -197,6 +194,27 @@ class Setting:
         beside = [f'"{other}"' if isinstance(other, str) else str(other) for other in self.beside]
         listed = ["{" + ", ".join(named) + "}"] if named else []
         return " or ".join([*listed, *words[self.kind], *beside])
+
+
+def real_array(name: str, values: ArrayLike, dtype: type[F]) -> NDArray[F]:
+    """Return values as a contiguous array of this type.
+
+    Raises
+    ------
+    TypeError
+        If they are not real numbers.
+    ValueError
+        If one is not finite in this type.
+    """
+    numbers = np.asarray(values)
+    if numbers.dtype.kind not in "iuf":
+        raise TypeError(f"{name} has dtype {numbers.dtype}; it must hold real numbers")
+    with np.errstate(over="ignore"):  # what overflows is refused
+        array = np.asarray(numbers, dtype=dtype, order="C")
+    for place in map(tuple, np.argwhere(~np.isfinite(array))[:1].tolist()):
+        cell = f"{name}[{', '.join(map(str, place))}]"
+        raise ValueError(f"{cell} is {numbers[place]}; it must be finite as {np.dtype(dtype)}")
+    return array
 
 
 def checked_ids(name: str, ids: ArrayLike, end: int, *, once: str | None = None) -> NDArray[np.int32]:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_flag, check_number, checked_ids, n_threads_from, seed_from
+from manyclass.checks import check_flag, check_number, checked_ids, n_threads_from, real_array, seed_from
 from manyclass.parts import Part, check_open, resolve_part
 from manyclass.registry import parts
 from manyclass.samplers import SAMPLERS
@@ -276,12 +276,10 @@ class SoftmaxHead:
 
     def _batch(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, NDArray[np.int32]]:
         """X and y as the core takes them."""
-        x = np.ascontiguousarray(X, dtype=np.float32)
+        x = real_array("X", np.ascontiguousarray(X, dtype=np.float32), np.float32)
         n_classes, n_features = self.coef_.shape
         if x.ndim != 2 or x.shape[1] != n_features or not len(x):
             raise ValueError(f"X has shape {x.shape}; it must have shape (n, {n_features}) with n >= 1")
-        if not np.isfinite(x).all():
-            raise ValueError(f"X contains {x[~np.isfinite(x)][0]}; it must be finite")
         return x, _one_each("y", y, n_classes, len(x))
 
     def _ids(self, ids: ArrayLike, n: int) -> Ids:

@@ -8,14 +8,14 @@ score is above a label's less 1. Where there is no wrong class they are 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number, id_lists
+from manyclass.checks import check_number, id_lists, real_array
 
 __all__ = [
     "cross_entropy",
@@ -31,7 +31,6 @@ __all__ = [
 
 Positives = ArrayLike | Sequence[ArrayLike] | sp.sparray | sp.spmatrix
 Losses = tuple[NDArray[np.float64], NDArray[np.float32]]
-_Float = TypeVar("_Float", bound=np.floating[Any])
 _Rows = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int32]]
 
 # M = A'A in single precision is symmetric and without negative eigenvalues to a few ulp of its largest entry, times
@@ -318,32 +317,13 @@ def _losses(scores: ArrayLike, positives: Positives, *, loss: str, smoothing: fl
     return values, gradients.reshape(shape)
 
 
-def _real(name: str, array: ArrayLike) -> NDArray[Any]:
-    numbers = np.asarray(array)
-    if numbers.dtype.kind not in "iuf":
-        raise TypeError(f"{name} has dtype {numbers.dtype}; it must hold real numbers")
-    return numbers
-
-
-def _as_finite(name: str, numbers: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
-    with np.errstate(over="ignore"):  # what overflows is refused
-        array = np.ascontiguousarray(numbers, dtype=dtype)
-    finite = np.isfinite(array)
-    if not finite.all():
-        where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        cell = f"{name}[{', '.join(map(str, where))}]"
-        raise ValueError(f"{cell} is {numbers[where]}; it must be finite as {np.dtype(dtype)}")
-    return array
-
-
 def _checked(scores: ArrayLike, positives: Positives, name: str = "scores") -> tuple[_Rows, tuple[int, ...]]:
     """Return scores and labels as the core takes them, and the shape that the caller gave."""
-    numbers = _real(name, scores)
-    if numbers.ndim not in (1, 2) or numbers.shape[-1] == 0:
-        raise ValueError(f"{name} has shape {numbers.shape}; it must have shape (K,) or (n, K), K >= 1")
-    z = _as_finite(name, numbers, np.float32)
+    z = real_array(name, scores, np.float32)
+    if z.ndim not in (1, 2) or z.shape[-1] == 0:
+        raise ValueError(f"{name} has shape {z.shape}; it must have shape (K,) or (n, K), K >= 1")
     rows = z.reshape(-1, z.shape[-1])
-    return (rows, *_labels(positives, *rows.shape, numbers.ndim == 1)), numbers.shape
+    return (rows, *_labels(positives, *rows.shape, z.ndim == 1)), z.shape
 
 
 def _labels(positives: Positives, n: int, n_classes: int, single: bool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -360,7 +340,7 @@ def _labels(positives: Positives, n: int, n_classes: int, single: bool) -> tuple
 
 
 def _metric_arguments(points: ArrayLike, M: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], Any]:
-    numbers, metric = _real("points", points), _as_finite("M", _real("M", M), np.float64)
+    numbers, metric = real_array("points", points, np.float64), real_array("M", M, np.float64)
     if numbers.ndim != 2:
         raise ValueError(f"points has {numbers.ndim} dimensions; it must have 2")
     d = numbers.shape[1]
@@ -373,4 +353,4 @@ def _metric_arguments(points: ArrayLike, M: ArrayLike) -> tuple[NDArray[np.float
     lowest = np.linalg.eigvalsh(metric).min(initial=0.0)
     if lowest < -most * d:
         raise ValueError(f"M has the eigenvalue {lowest:g}; it must be positive semi-definite")
-    return _as_finite("points", numbers, np.float64), metric, np.float32 if numbers.dtype == np.float32 else np.float64
+    return numbers, metric, np.float32 if np.asarray(points).dtype == np.float32 else np.float64

@@ -7,7 +7,7 @@ with the kernels of Gaussian processes. A string stands for the object of that n
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -129,8 +129,8 @@ def part_name(value: str | Part) -> str:
     return value if isinstance(value, str) else value.name
 
 
-class Parameters(Mapping[str, Any]):
-    """The parameters of an estimator as a fit takes them: frozen, with the name of its class and its defaults.
+class Parameters(dict[str, Any]):
+    """The parameters of an estimator as a fit takes them, never changed, with the name of its class and its defaults.
 
     Below the estimators all choices and trainings see these and no estimator.
 
@@ -145,8 +145,8 @@ class Parameters(Mapping[str, Any]):
     """
 
     def __init__(self, kind: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        self.kind = kind
-        self._values, self._defaults = dict(values), dict(defaults)
+        super().__init__(values)
+        self.kind, self._defaults = kind, dict(defaults)
 
     @classmethod
     def of(cls, owner: BaseEstimator) -> Parameters:
@@ -155,20 +155,11 @@ class Parameters(Mapping[str, Any]):
         defaults = {name: parameter.default for name, parameter in signature.items()}
         return cls(type(owner).__name__, owner.get_params(deep=False), defaults)
 
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
     def changed(self, **values: Any) -> Parameters:
         """Return them with other values; raises KeyError for a name that there is not."""
-        for name in values.keys() - self._values.keys():
+        for name in values.keys() - self.keys():
             raise KeyError(name)
-        return Parameters(self.kind, {**self._values, **values}, self._defaults)
+        return Parameters(self.kind, {**self, **values}, self._defaults)
 
     def default(self, name: str) -> Any:
         """What a parameter is where nothing is said."""
@@ -176,7 +167,7 @@ class Parameters(Mapping[str, Any]):
 
     def is_auto(self, name: str) -> bool:
         """Whether a parameter is left open; one that there is not is."""
-        value = self._values.get(name, "auto")
+        value = self.get(name, "auto")
         return isinstance(value, str) and value == "auto"
 
     def check_open(self, name: str, *words: str, **rule: Any) -> None:

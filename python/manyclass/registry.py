@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from manyclass import _core
 from manyclass.checks import Setting
@@ -27,12 +26,11 @@ class PartFacts:
 @cache
 def parts(kind: str) -> dict[str, PartFacts]:
     """The parts of a kind ("solver", "selection", "schedule", "noise", ...) by name, in the order of the core."""
-    return {facts["name"]: _part_facts(facts) for facts in _core.registry() if facts["kind"] == kind}
-
-
-def _part_facts(facts: dict[str, Any]) -> PartFacts:
-    parameters = tuple(Setting(**number) for number in facts["parameters"])
-    return PartFacts(**{**facts, "flags": frozenset(facts["flags"]), "parameters": parameters})
+    entries = [facts for facts in _core.registry() if facts["kind"] == kind]
+    for facts in entries:
+        facts["flags"] = frozenset(facts["flags"])
+        facts["parameters"] = tuple(Setting(**number) for number in facts["parameters"])
+    return {facts["name"]: PartFacts(**facts) for facts in entries}
 
 
 @cache
@@ -47,7 +45,8 @@ def settings(kind: str) -> tuple[Setting, ...]:
 
 def settings_with(kind: str, flags: Collection[str]) -> tuple[Setting, ...]:
     """What may be set of a part of a kind that has these flags."""
-    return tuple(setting for setting in settings(kind) if setting.is_had_with(flags))
+    needs = {setting: setting.needs.split() for setting in settings(kind)}
+    return tuple(s for s, words in needs.items() if all((w.lstrip("-") in flags) != w.startswith("-") for w in words))
 
 
 def names(kind: str, *flags: str, without: str = "") -> list[str]:

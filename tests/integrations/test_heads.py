@@ -320,7 +320,7 @@ def test_arguments_that_do_not_fit_are_refused():
     for x, labels, message in (
         (X[:, 1:], y, r"X has shape \(5, 3\); it must have shape \(n, 4\)"),
         (X[:0], y[:0], r"X has shape \(0, 4\)"),
-        (X * np.nan, y, "X contains nan"),
+        (X * np.nan, y, r"X\[0, 0\] is nan"),
         (X, y[1:], r"y has shape \(4,\); it must have shape \(5,\)"),
         (X, y + K, r"y holds \d+; ids are in \[0, 7\)"),
     ):

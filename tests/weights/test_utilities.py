@@ -253,13 +253,13 @@ def test_memory_layout_and_dtype_do_not_matter(noise):
 @pytest.mark.parametrize(
     ("psi", "noise", "options", "error", "message"),
     [
-        ([0.0, np.nan], "normal", {}, ValueError, r"psi is nan at \(1,\); utilities must be finite"),
-        ([[0.0, 1], [np.inf, 0]], "normal", {}, ValueError, r"psi is inf at \(1, 0\)"),
+        ([0.0, np.nan], "normal", {}, ValueError, r"psi\[1\] is nan; it must be finite"),
+        ([[0.0, 1], [np.inf, 0]], "normal", {}, ValueError, r"psi\[1, 0\] is inf"),
         ([0.0, 1], "probit", {}, ValueError, "noise is 'probit'; it must be one of 'gumbel', 'normal', 'logistic'"),
         (3.0, "normal", {}, ValueError, r"psi has shape \(\); its last axis"),
         (np.zeros((3, 0)), "normal", {}, ValueError, r"psi has shape \(3, 0\); its last axis"),
-        ([1j, 0], "normal", {}, TypeError, "psi has dtype complex128; it must be of real numbers"),
-        (["a", "b"], "normal", {}, TypeError, "it must be of real numbers"),
+        ([1j, 0], "normal", {}, TypeError, "psi has dtype complex128; it must hold real numbers"),
+        (["a", "b"], "normal", {}, TypeError, "it must hold real numbers"),
         ([0.0, 1], "normal", {"classes": [2]}, ValueError, r"classes holds 2; ids are in \[0, 2\)"),
         ([0.0, 1], "normal", {"classes": [0.5]}, TypeError, "classes has dtype float64; it must hold integers"),
         ([0.0, 1], "normal", {"classes": 1}, ValueError, "classes is a single number"),

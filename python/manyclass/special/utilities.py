@@ -8,24 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number, checked_ids, n_threads_from, seed_from
+from manyclass.checks import check_choice, check_number, checked_ids, n_threads_from, real_array, seed_from
 from manyclass.registry import names
 
 
 def _rows(psi: ArrayLike) -> NDArray[np.float64]:
     """Return psi as contiguous float64, with at least one axis and one class, all finite."""
-    utilities = np.asarray(psi)
-    if utilities.dtype.kind not in "fiu" or utilities.dtype.itemsize > 8:
-        raise TypeError(f"psi has dtype {utilities.dtype}; it must be of real numbers of at most 64 bits")
-    if utilities.ndim == 0 or utilities.shape[-1] == 0:
-        raise ValueError(
-            f"psi has shape {utilities.shape}; its last axis must hold the utilities of at least one class"
-        )
-    rows = np.ascontiguousarray(utilities, dtype=np.float64)
-    finite = np.isfinite(rows)
-    if not finite.all():
-        where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise ValueError(f"psi is {rows[where]} at {where}; utilities must be finite")
+    rows = real_array("psi", psi, np.float64)
+    if rows.ndim == 0 or rows.shape[-1] == 0:
+        raise ValueError(f"psi has shape {rows.shape}; its last axis must hold the utilities of at least one class")
     return rows
 
 
@@ -44,7 +35,7 @@ def utility_probabilities(
     Parameters
     ----------
     psi : array_like of shape (..., K)
-        Mean utilities, finite real numbers of at most 64 bits, K >= 1. Computed in float64.
+        Mean utilities, finite real numbers, K >= 1. Computed in float64.
     noise : {'gumbel', 'normal', 'logistic'}
         The standard distribution of that name, with location 0 and scale 1.
     classes : array_like of int, optional

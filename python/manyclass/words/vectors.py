@@ -198,7 +198,7 @@ class WordVectorQueries:
     def most_similar(
         self,
         positive: Keys | None = None,
-        negative: Keys | int | None = None,
+        negative: Keys | None = None,
         topn: int | None = N_ANSWERS,
         *,
         restrict_vocab: int | None = None,
@@ -211,16 +211,12 @@ class WordVectorQueries:
             Words whose unit vectors are added, or vectors of one's own; a pair (word, weight) has a weight in place of
             1. Words are not among the answers.
         negative : str, ndarray of shape (dim,), or list of these
-            The same, taken away. A number is `topn`: most_similar("man", 3), where gensim takes away the word in row 3.
+            The same, taken away.
         topn : int or None, default=10
             How many answers, nearest first; None: the cosines of all words, float32 of shape (n_words,).
         restrict_vocab : int or None, default=None
             Among how many first words (of a model trained here, the most frequent ones).
         """
-        if isinstance(negative, int | np.integer):
-            if topn != N_ANSWERS:
-                raise ValueError(f"negative is {negative} and topn {topn}; only one can be the number of answers")
-            topn, negative = int(negative), None
         if topn is not None:
             check_number("topn", topn, low=0, integer=True)
         if restrict_vocab is not None:
@@ -369,7 +365,7 @@ def _weighted(name: str, keys: Keys | None, weight: float) -> list[tuple[Key, fl
     """Return words and vectors, each with its weight."""
     if keys is None:
         return []
-    if isinstance(keys, str) or (isinstance(keys, np.ndarray) and keys.ndim == 1 and keys.dtype.kind in "fiu"):
+    if isinstance(keys, str | int) or (isinstance(keys, np.ndarray) and keys.ndim == 1 and keys.dtype.kind in "fiu"):
         keys = [keys]
     terms = [item if isinstance(item, tuple) and len(item) == 2 else (item, weight) for item in keys]
     for key, factor in terms:
