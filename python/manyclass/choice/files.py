@@ -67,11 +67,9 @@ def write_choice_model(
     about["parameters"] = {name: value for name, value in parameters.items() if name not in ("mixture", "nests")}
     about["parameters"]["constants"] = constants if isinstance(constants, str) else None
     about["parameters"]["random_state"] = seed if isinstance(seed, int | np.integer) else None
-    about["mixture"] = state.mixture and {
-        "kind": type(mixture).__name__,
-        "parameters": mixture.get_params(deep=False),
-        "state": state.mixture.description(),
-    }
+    about["mixture"] = state.mixture and {"kind": type(mixture).__name__, "state": state.mixture.description()}
+    if mixture is not None:
+        about["mixture"]["parameters"] = mixture.get_params(deep=False)
     tensors = labels | {name: np.ascontiguousarray(attrgetter(where)(state)) for name, where in ARRAYS.items()}
     if is_sparse(state.Z):
         Z, about["Z"] = sp.csr_array(state.Z), "sparse"
@@ -115,17 +113,15 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         parameters["mixture"].check_parameters()
         mixture = parameters["mixture"].restore(form, of_mixture["state"])
     arrays = _read_estimates(file, form, form.n if mixture is None else len(mixture.names))
-    covariance = arrays["covariance"], arrays["covariance_error"], about["covariance_rows"]
-    likelihood, null = (np.nan if about[name] is None else float(about[name]) for name in LIKELIHOODS)
     parameters |= parameters_by_alternative(form, parameters.get("constants"))
-    state = ChoiceState(
-        form,
-        _read_alternatives(file, about["alternatives"], k),
-        _read_features(file, about["Z"], (k, len(form.alternative_names))),
-        ChoiceFit(arrays["theta"], arrays["losses"], about["converged"], arrays["draw_errors"]),
-        Covariance(about["covariance_kind"], *covariance),
-        *(about["n_rows"], about["n_free"], likelihood, null, about["solver"], mixture, causes),
-    )
+    alternatives = _read_alternatives(file, about["alternatives"], k)
+    Z = _read_features(file, about["Z"], (k, len(form.alternative_names)))
+    fit = ChoiceFit(arrays["theta"], arrays["losses"], about["converged"], arrays["draw_errors"])
+    matrices = arrays["covariance"], arrays["covariance_error"]
+    covariance = Covariance(about["covariance_kind"], *matrices, about["covariance_rows"])
+    values: dict[str, Any] = {name: about[name] for name in ("n_rows", "n_free", "solver")}
+    values |= {name: np.nan if about[name] is None else float(about[name]) for name in LIKELIHOODS}
+    state = ChoiceState(form, alternatives, Z, fit, covariance, mixture=mixture, unidentified=causes, **values)
     warn_of_unread(file)
     return parameters, state
 

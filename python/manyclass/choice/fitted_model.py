@@ -431,8 +431,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
             Gumbel noise "inclusive_value_change" by row, and with a price "surplus_change" by row, in its unit.
         """
         if before.n_rows != after.n_rows:
-            rows = f"{before.n_rows} rows before and {after.n_rows} after"
-            raise ValueError(f"there are {rows}; they must be the same choosers")
+            raise ValueError(f"before has {before.n_rows} rows, after {after.n_rows}; they must be the same choosers")
         labels = [*dict.fromkeys([*before.alternatives.tolist(), *after.alternatives.tolist()])]
         changes: dict[str, Any] = {}
         shares: dict[str, Any] = {"alternative": np.array(labels, dtype=object)}
@@ -484,8 +483,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         columns |= {"standard error": errors, "z": z, "p": 2 * stats.norm.sf(np.abs(z))}
         columns |= {"low": self.coef_ - reach, "high": self.coef_ + reach}
         if state.unidentified:
-            causes = [state.unidentified.get(name, "") for name in self.coef_names_]
-            columns["cause"] = np.array(causes, dtype=object)
+            columns["cause"] = np.array([state.unidentified.get(name, "") for name in self.coef_names_], dtype=object)
         return ChoiceSummary(facts, columns, level)
 
     def confidence_intervals(self, level: float = 0.95) -> Doubles:

@@ -399,19 +399,16 @@ class ChoiceSets:
         offset = lists.offsets + self.offsets[lists.alternatives]
         available = np.isfinite(offset)
         rows, ids, offset = lists.rows[available], lists.alternatives[available], offset[available]
+        table: dict[str, Any] = {"chooser": rows, "alternative": self.alternatives[ids]}
+        if self.chosen is not None:
+            table["chosen"] = self.chosen[rows] == ids
+        by_row = {"person": self.persons, "weight": self.sample_weight}
+        table |= {name: of_rows[rows] for name, of_rows in by_row.items() if of_rows is not None}
+        table |= {"offset": offset} if offset.any() else {}
         Z: Any = self.Z.toarray() if is_sparse(self.Z) else self.Z
-        table = {
-            "chooser": rows,
-            "alternative": self.alternatives[ids],
-            "chosen": None if self.chosen is None else self.chosen[rows] == ids,
-            "person": None if self.persons is None else self.persons[rows],
-            "weight": None if self.sample_weight is None else self.sample_weight[rows],
-            "offset": offset if offset.any() else None,
-            **{name: self.X[rows, j] for j, name in enumerate(self.chooser_names)},
-            **{name: Z[ids, j] for j, name in enumerate(self.alternative_names)},
-            **{name: lists.features[available, j] for j, name in enumerate(self.pair_names)},
-        }
-        return {name: column for name, column in table.items() if column is not None}
+        table |= {name: self.X[rows, j] for j, name in enumerate(self.chooser_names)}
+        table |= {name: Z[ids, j] for j, name in enumerate(self.alternative_names)}
+        return table | {name: lists.features[available, j] for j, name in enumerate(self.pair_names)}
 
 
 def names_by_kind(named: Any) -> dict[str, tuple[str, ...]]:
