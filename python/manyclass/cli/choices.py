@@ -29,7 +29,7 @@ from manyclass.labels import as_labels
 from manyclass.weights.tensor_file import open_tensors
 
 # Options that choice models have beside those of their tables.
-OPTIONS = {"format", "delimiter", "decimal", "estimator", "evaluate", "test", "json", "n_jobs", "progress"}
+OPTIONS = {"format", "delimiter", "decimal", "estimator", "test", "json", "n_jobs", "progress"}
 OPTIONS |= {"k", "threshold", "output", "output_format", "probabilities"}
 NO_CHOICES = dict.fromkeys(("chosen", "counts", "person", "weight"))  # columns that predict does not read
 # What a model file keeps of the table, and what it is where nothing tells it.
