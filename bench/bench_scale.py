@@ -21,7 +21,7 @@ from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import buffer_at_zero, log_sums_at_zero, turn
 from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visit
-from manyclass.dask.shards import Shard, Stretch, Whole
+from manyclass.dask.passes import Shard, Stretch, Whole
 from manyclass.figures import FIGURES
 from manyclass.training.plan import PointsPlan, Schedule
 

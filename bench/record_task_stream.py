@@ -36,7 +36,7 @@ def record():
         LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as cluster,
         Client(cluster) as client,
     ):
-        client.run(importlib.import_module, "manyclass.dask.by_rows")
+        client.run(importlib.import_module, "manyclass.dask.trainings")
         both = [client.persist(dask.delayed(part, nout=2)(seed)) for seed in range(1, WORKERS + 1)]
         model = DaskSoftmaxClassifier(
             solver=solver, learning_rate=0.02, max_iter=3, n_negatives=64, random_state=0, client=client

@@ -16,7 +16,7 @@ from manyclass.fitting import trials
 from manyclass.fitting.planners import SoftmaxPlanner
 from manyclass.fitting.trials import search_grid
 from manyclass.search.class_index import ClassIndex, recall_error
-from manyclass.search.inputs import class_rows, queries
+from manyclass.search.clustered import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.points import HeadSearch
 from manyclass.weights.weights import Weights

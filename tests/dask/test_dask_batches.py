@@ -27,9 +27,8 @@ from reference.dask_simulation import simulate
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
-from manyclass.dask.by_rows import passes_of
-from manyclass.dask.passes import FLOOR, Curvature
-from manyclass.dask.shards import Stretch, WeightPart, Whole
+from manyclass.dask.passes import FLOOR, Curvature, Stretch, WeightPart, Whole
+from manyclass.dask.trainings import passes_of
 from manyclass.training.incremental import Call
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points

@@ -25,7 +25,7 @@ from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask import blocks as dask_blocks
 from manyclass.dask.blocks import Block, best_of, look
 from manyclass.dask.costs import takes_exact_steps
-from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.passes import Shard, Whole
 from manyclass.training.plan import Schedule
 from manyclass.weights.weights import Weights
 

@@ -25,7 +25,7 @@ from manyclass import SoftmaxClassifier, solvers
 from manyclass.classifiers.base import planner_of
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.loading import divide, draw_groups, load, sizes_of_groups
-from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.passes import Shard, Whole
 from manyclass.training.passes import fork
 from manyclass.training.plan import held_out
 

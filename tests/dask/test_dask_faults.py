@@ -21,9 +21,8 @@ from reference.dask_simulation import plan_of, simulate, simulate_blocks
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import buffer_at_zero, finished_block, joined_blocks, lost_log_sums, turn
-from manyclass.dask.by_blocks import BlocksTraining
-from manyclass.dask.by_rows import RowsTraining
-from manyclass.dask.shards import Shard, Stretch, Whole
+from manyclass.dask.passes import Shard, Stretch, Whole
+from manyclass.dask.trainings import BlocksTraining, RowsTraining
 from manyclass.dask.workers import Workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -282,7 +281,7 @@ def in_memory_of(limit, then):
     }
     with dask.config.set(quick), cluster(processes=True, memory_limit=limit) as workers, Client(workers) as client:
         # On a busy machine this takes longer than a worker may be silent.
-        client.run(importlib.import_module, "manyclass.dask.by_rows")
+        client.run(importlib.import_module, "manyclass.dask.trainings")
         then(client)
 
 

@@ -13,8 +13,7 @@ pytest.importorskip("distributed")
 from reference.dask_simulation import plan_of, simulate
 
 from manyclass import SoftmaxClassifier, _core, solvers
-from manyclass.dask.passes import FURTHEST, Curvature, multiply_by_ways
-from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.passes import FURTHEST, Curvature, Shard, Whole, multiply_by_ways
 from manyclass.datasets import load_multiclass
 
 

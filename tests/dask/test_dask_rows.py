@@ -19,7 +19,7 @@ from reference.dask_simulation import plan_of, simulate
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
-from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.passes import Shard, Whole
 from manyclass.datasets import SequenceEncoder
 
 # Of distributed itself and what it imports, in this process; a worker's are its own.

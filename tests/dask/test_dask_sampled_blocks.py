@@ -31,7 +31,7 @@ from manyclass.dask.blocks import (
     take_piece,
     turn,
 )
-from manyclass.dask.shards import Shard, Stretch, Whole
+from manyclass.dask.passes import Shard, Stretch, Whole
 
 N_FEATURES, N_CLASSES = 6, 11
 
@@ -258,17 +258,17 @@ def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
         buffer[: size_of(whole, number)] = rng.normal(size=size_of(whole, number))
     were = [buffer[: size_of(whole, at)].copy() for at, buffer in enumerate(buffers)]
     for piece in range(n_pieces(whole)):
-        given = [give_piece(whole, buffer, at, piece) for at, buffer in enumerate(buffers)]
+        given = [give_piece(whole, buffer, piece) for buffer in buffers]
         for at, buffer in enumerate(buffers):
-            take_piece(whole, buffer, (at + 1) % 3, piece, given[(at + 1) % 3])
+            take_piece(whole, buffer, piece, given[(at + 1) % 3])
     for at, buffer in enumerate(buffers):
         np.testing.assert_array_equal(buffer[: len(were[(at + 1) % 3])], were[(at + 1) % 3])
 
 
 def test_a_copy_on_disk_has_what_was_written_and_goes_away(tmp_path):
     whole = Whole(np.ones(50), 3, 7, 50, False)
-    numbers = np.arange(size_of(whole, 1), dtype=np.float32)
-    kept = [StoredPiece(numbers[bounds_of(whole, 1, piece)], str(tmp_path)) for piece in range(n_pieces(whole))]
+    numbers = np.arange(len(buffer_at_zero(whole, 1)), dtype=np.float32)
+    kept = [StoredPiece(numbers[bounds_of(whole, piece)], str(tmp_path)) for piece in range(n_pieces(whole))]
     np.testing.assert_array_equal(np.concatenate([piece.read() for piece in kept]), numbers)
     del kept
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
 from manyclass import solvers
-from manyclass.dask.shards import Shard
+from manyclass.dask.passes import Shard
 
 N, N_FEATURES, N_CLASSES, CHUNK = 400, 10, 24, 100
 

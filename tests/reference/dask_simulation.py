@@ -9,9 +9,8 @@ from planned import points_of_arrays
 from manyclass.choosing.costs import Facts
 from manyclass.choosing.recipes import Choice
 from manyclass.dask.blocks import buffer_at_zero, finished_block, joined_blocks, turn
-from manyclass.dask.by_rows import passes_of
-from manyclass.dask.passes import added, couplings, size_of
-from manyclass.dask.shards import Stretch
+from manyclass.dask.passes import Stretch, added, couplings, size_of
+from manyclass.dask.trainings import passes_of
 from manyclass.fitting.trials import plan_points
 from manyclass.parts import Parameters
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.search.inputs import Exclude, Rows, checked_rows, exclusions, queries_of
+from manyclass.search.clustered import Exclude, Rows, checked_rows, exclusions, queries_of
 
 
 def exact_search(

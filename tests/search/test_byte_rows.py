@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, _core, load
 from manyclass.classifiers.predictions import build_index
-from manyclass.search import byte_copy, class_index
+from manyclass.search import class_index
 from manyclass.weights.weights import Weights
 
 
@@ -279,7 +279,7 @@ def test_labels_by_the_copy_are_those_of_all_scores(model, monkeypatch):
     assert not hasattr(model, "_kept_answers")  # 64 classes for each that is wanted are too many here
     monkeypatch.setattr(class_index, "CLASSES_A_BEST", 8)
     monkeypatch.setattr(class_index, "COPY_ROWS", 300)
-    monkeypatch.setattr(byte_copy, "BLOCK_ROWS", 128)
+    monkeypatch.setattr(class_index, "BLOCK_ROWS", 128)
     model.predict(X[:299])
     assert model._kept_answers.copy is None  # so few rows do not pay for it
     np.testing.assert_array_equal(model.predict(X), labels[:, 0])

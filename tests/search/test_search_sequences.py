@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from reference.exact_search import exact_search
 
 from manyclass import DecomposedIndex, SphericalClusterIndex
-from manyclass.search.inputs import checked_ids, checked_rows, exclusions, labels_of, queries_of
+from manyclass.search.clustered import checked_ids, checked_rows, exclusions, labels_of, queries_of
 
 D = 7
 
@@ -220,9 +220,21 @@ WRONG = [
     (lambda: checked_rows("W", np.zeros(3)), ValueError, "W has 1 dimensions; it must have 2"),
     (lambda: checked_rows("W", np.zeros((2, 0))), ValueError, "W has shape (2, 0); it must have 1 row or more"),
     (lambda: checked_rows("rows", np.zeros((2, 3)), 4), ValueError, "rows has 3 columns; the index has 4"),
-    (lambda: queries_of(np.zeros((1, 1, 3)), 3), ValueError, "Q has 3 dimensions; it must have 1 (a query) or 2"),
-    (lambda: queries_of(np.zeros(4), 3), ValueError, "Q has 4 columns; the index has 3"),
-    (lambda: queries_of(sp.csr_array((2, 4)), 3), ValueError, "Q has shape (2, 4); it must have 3 columns"),
+    (
+        lambda: queries_of(np.zeros((1, 1, 3)), 3),
+        ValueError,
+        "Q has shape (1, 1, 3); it must have 1 dimension (a query) or 2, and 3 columns",
+    ),
+    (
+        lambda: queries_of(np.zeros(4), 3),
+        ValueError,
+        "Q has shape (1, 4); it must have 1 dimension (a query) or 2, and 3 columns",
+    ),
+    (
+        lambda: queries_of(sp.csr_array((2, 4)), 3),
+        ValueError,
+        "Q has shape (2, 4); it must have 1 dimension (a query) or 2, and 3 columns",
+    ),
     (lambda: queries_of([None, 1], 2), TypeError, "Q has dtype object; it must hold real numbers"),
     (lambda: checked_ids("ids", [[1]], 3), ValueError, "ids has 2 dimensions; it must have 1"),
     (lambda: checked_ids("ids", [0, 3], 3), ValueError, "ids holds 3; ids are in [0, 3)"),

@@ -251,8 +251,8 @@ class Answers(ClassifierMixin, BaseEstimator):
             Or "seen": the items of a history, all of them; of a row its columns that are not 0, where classes are
             columns of X, by number or name.
         approximate : bool, default=False
-            Ask an 8-bit copy of the weights, or an index, where that is faster; see `help(manyclass.search.byte_copy)`
-            and `help(manyclass.search.class_index)`.
+            Ask an 8-bit copy of the weights, or an index, where that is faster:
+            see `help(manyclass.search.class_index)`.
         recall : float in ]0, 1], default=0.95
             Share of the best labels that the index is to find.
         return_std : bool, default=False

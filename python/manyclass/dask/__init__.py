@@ -59,10 +59,9 @@ Faults
     By rows and classes the rows of a lost worker have lost their log-sums too, and estimate them in the next pass.
 
 Where to look
-    `collections` has the parts of what a user gives, and `loading` makes shards of them. `passes` and
-    `blocks` are what a shard does, and know nothing of Dask; `by_rows` and `by_blocks` let a
-    cluster do it, in the `rounds` that both share. `workers` has the workers, `predictions` what a model is asked,
-    `classifiers` what is refused, and `costs` what a pass is predicted to take.
+    `loading` makes shards of the parts of what a user gives. `passes` and `blocks` are what a shard does, and know
+    nothing of Dask; `trainings` let a cluster do it, in rounds that both divisions share. `workers` has the workers,
+    `predictions` what a model is asked, `classifiers` what is refused, and `costs` what a pass is predicted to take.
 
 There are no embeddings, weights on pairs, calibration, "head_tail" or searches on a cluster, and early stopping is for
 one label a row: it holds whole `groups` out, on whatever workers their rows are.

@@ -49,7 +49,7 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import core_data, row_norms_sq
-from manyclass.dask.shards import PassReport, Shard, Stretch, Whole
+from manyclass.dask.passes import PassReport, Shard, Stretch, Whole
 from manyclass.training.plan import PointsPlan, core_plan
 from manyclass.training.points import batch_size_of, class_order, core_state
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros, padded
@@ -125,10 +125,10 @@ def n_pieces(whole: Whole) -> int:
     return pieces_of(4 * room_of(whole), whole.n_shards)
 
 
-def bounds_of(whole: Whole, number: int, piece: int) -> slice:
+def bounds_of(whole: Whole, piece: int) -> slice:
     """Return where a piece of a block lies in the buffer."""
-    room, size, n = room_of(whole), size_of(whole, number), n_pieces(whole)
-    return slice(min(size, room * piece // n), min(size, room * (piece + 1) // n))
+    room, n = room_of(whole), n_pieces(whole)
+    return slice(room * piece // n, room * (piece + 1) // n)
 
 
 # Buffers
@@ -150,16 +150,15 @@ def block_in(whole: Whole, buffer: Floats, number: int) -> Block:
     return Block(first, weights, buffer[size - n : size])
 
 
-def give_piece(whole: Whole, buffer: Floats, number: int, piece: int, *_after: Any) -> Floats:
+def give_piece(whole: Whole, buffer: Floats, piece: int, *_after: Any) -> Floats:
     """Copy a piece of the block that lies in a buffer, after other tasks."""
-    values: Floats = buffer[bounds_of(whole, number, piece)].copy()
+    values: Floats = buffer[bounds_of(whole, piece)].copy()
     return values
 
 
-def take_piece(whole: Whole, buffer: Floats, number: int, piece: int, values: Floats, *_after: Any) -> int:
-    """Put a piece of a block into a buffer; return the bytes that came."""
-    buffer[bounds_of(whole, number, piece)] = values
-    return values.nbytes
+def take_piece(whole: Whole, buffer: Floats, piece: int, values: Floats, *_after: Any) -> None:
+    """Put a piece of a block into a buffer, after other tasks."""
+    buffer[bounds_of(whole, piece)] = values
 
 
 # Copies on disks

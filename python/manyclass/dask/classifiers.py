@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self
@@ -19,12 +20,9 @@ from manyclass.checks import check_choice, check_number
 from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.dask.by_blocks import BlocksTraining, solver_on_blocks
-from manyclass.dask.by_rows import RowsTraining
-from manyclass.dask.collections import aligned, homes, parts_of
-from manyclass.dask.loading import Loaded
-from manyclass.dask.predictions import BlocksModel, WholeModel, means_of
-from manyclass.dask.rounds import MOST_LOSSES, Round, Training
+from manyclass.dask.loading import Loaded, aligned, homes, parts_of
+from manyclass.dask.predictions import ClusterModel, means_of
+from manyclass.dask.trainings import MOST_LOSSES, BlocksTraining, Round, RowsTraining, Training, solver_on_blocks
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.fitting.fit import check_can_go_on, checked_call, known_classes
 from manyclass.fitting.planner import Planner
@@ -83,7 +81,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         state = dict(super().__getstate__())
         state["client"] = None
         if "_model" in state:
-            state["_model"] = WholeModel(local=self.to_local())
+            state["_model"] = ClusterModel(None, (self.to_local(),))
         return state
 
     def __sklearn_clone__(self) -> Any:
@@ -165,7 +163,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         call, planner = checked_call(n_passes, learning_rate, None, None), planner_of(self._owner())
         planner.check()
         check_can_go_on(planner.parameters)
-        if isinstance(getattr(self, "_model", None), BlocksModel):
+        if hasattr(self, "_model") and self._model.blocks:
             raise ValueError("the model was trained with division='rows and classes'; partial_fit needs one by rows")
         state = getattr(self, "_state", None)
         begins = {"call": call, "state": state, "known": known_classes(state, classes)}
@@ -179,7 +177,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         check_number("n_merges", self.n_merges, low=1, integer=True)
         client, lost, advice = self.client_, "", ""
         for _ in range(MOST_LOSSES):
-            workers = Workers(client, [])
+            workers = Workers(client)
             try:
                 home = homes(client, X, parts, sorted(workers.some_live()))
                 workers.places = sorted(set(home), key=home.index)
@@ -189,7 +187,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
                 lost, advice = str(fault), workers.short_memory()
             else:
                 return self
-            workers.abandon()
+            gc.collect()  # futures of tasks that wait for a lost worker, which would wait for ever
         raise RuntimeError(f"training lost workers again and again, the last time {lost}; {advice}")
 
     def _fit(self, loaded: Loaded, callback: Any, max_seconds: float) -> None:
@@ -201,7 +199,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         if by_blocks:
             training = BlocksTraining(loaded, plan, self.n_merges)
         else:
-            before = None if loaded.state is None else self._model.future()
+            before = None if loaded.state is None else self._model.there()[0]
             training = RowsTraining(loaded, plan, self.n_merges, before)
         curve, progress = training.fit(callback, max_seconds)
         model, state = training.model(self._owner(), planned, curve)
@@ -264,11 +262,11 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         empty = sp.csr_array(empty) if sparse else empty
         parts = parts_of(X, "X")
         lengths = X.chunks[0] if isinstance(X, dask.array.Array) else [np.nan] * len(parts)
-        answers = [
-            dask.array.from_delayed(model.ask(question, part, empty, arguments), (n, *more), meta=empty)
-            for part, n in zip(parts, lengths, strict=True)
+        arrays = [
+            dask.array.from_delayed(answer, (n, *more), meta=empty)
+            for answer, n in zip(model.ask(question, parts, empty, arguments), lengths, strict=True)
         ]
-        return dask.array.concatenate(answers, axis=0, allow_unknown_chunksizes=True)
+        return dask.array.concatenate(arrays, axis=0, allow_unknown_chunksizes=True)
 
     def evaluate(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, labels: Literal["first", "all"] = "first"
@@ -291,9 +289,8 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         return means["score"] if self.multilabel_ else 1.0 - means["error"]
 
     def _means(self, parts: list[list[Any]], *, score: bool) -> dict[str, float]:
-        model, client = self._fitted_model(), self.client_
-        sums = client.compute([model.sums(part, score=score) for part in parts])
-        return means_of(Workers(client, []).gather(sums))
+        sums = self.client_.compute(self._fitted_model().sums(parts, score=score))
+        return means_of(Workers(self.client_).gather(sums))
 
 
 class DaskSoftmaxClassifier(DaskClassifier):

@@ -20,7 +20,6 @@ from manyclass.choosing.costs import Facts, visit_cost
 from manyclass.dask.blocks import pieces_of
 from manyclass.figures import FIGURES
 
-BYTES = 4  # a weight has so many
 # What the scheduler needs for a task, measured by bench/bench_scale.py on a machine that did nothing else.
 SECONDS_A_TASK = 1.4e-3
 # Numbers of tasks. A round by rows has some for each pair of workers and for each worker. By rows and classes each step
@@ -59,7 +58,7 @@ class Job:
     @property
     def bytes_of_w(self) -> float:
         """Size of W."""
-        return float(BYTES) * self.n_features * self.n_classes
+        return 4.0 * self.n_features * self.n_classes
 
 
 @dataclass(frozen=True)
@@ -92,23 +91,6 @@ class Pass:
         return self.steps + self.moved + self.tasks
 
 
-def by_rows(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:
-    """Predict a pass by rows."""
-    shape = Facts(job.n_rows, job.n_features, job.n_classes, job.stored, sparse=True)
-    visits = job.n_rows / n_workers
-    share_of_others = (n_workers - 1) / n_workers
-    moved = job.n_merges * job.bytes_of_w * share_of_others * (1 + job.touched)
-    tasks = 0 if n_workers == 1 else job.n_merges * (TASKS_OF_PAIR * n_workers**2 + TASKS_OF_WORKER * n_workers)
-    steps = 1e-6 * visits * visit_cost(shape, FIGURES.NEGATIVES_SAMPLED) / n_threads
-    memory = job.bytes_of_w * COPIES_BY_ROWS
-    return Pass(steps, 8e-9 * moved / gigabits, tasks * SECONDS_A_TASK, moved, memory)
-
-
-def exact_visit(n_classes: int, stored: float) -> float:
-    """Predict the seconds of one thread that exact steps take for a row, on all blocks."""
-    return n_classes * (SECONDS_A_PRODUCT * stored * 2 + SECONDS_A_PROBABILITY)
-
-
 def sampled_visit(job: Job, n_blocks: int) -> float:
     """Predict the seconds of one thread that sampled steps take for a row, on all blocks."""
     classes = max(2, math.ceil(job.n_classes / n_blocks))
@@ -116,23 +98,35 @@ def sampled_visit(job: Job, n_blocks: int) -> float:
     return 1e-6 * n_blocks * visit_cost(shape, math.ceil(FIGURES.NEGATIVES_SAMPLED / n_blocks))
 
 
+def exact_visit(n_classes: int, stored: float) -> float:
+    """Predict the seconds of one thread that exact steps take for a row, on all blocks."""
+    return n_classes * (SECONDS_A_PRODUCT * stored * 2 + SECONDS_A_PROBABILITY)
+
+
 def takes_exact_steps(n_classes: int, stored: float) -> bool:
     """Whether solver="auto" takes exact steps on blocks: where a row takes no longer than one may on one machine."""
     return 1e6 * exact_visit(n_classes, stored) <= FIGURES.MOST_EXACT
 
 
+def by_rows(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:
+    """Predict a pass by rows."""
+    moved = job.n_merges * job.bytes_of_w * (n_workers - 1) / n_workers * (1 + job.touched)
+    tasks = job.n_merges * (TASKS_OF_PAIR * n_workers**2 + TASKS_OF_WORKER * n_workers) * (n_workers > 1)
+    steps = job.n_rows / n_workers * sampled_visit(job, 1) / n_threads
+    return Pass(steps, 8e-9 * moved / gigabits, tasks * SECONDS_A_TASK, moved, COPIES_BY_ROWS * job.bytes_of_w)
+
+
 def by_rows_and_classes(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:
     """Predict a pass by rows and classes, of the steps that solver="auto" takes; exact ones use one thread."""
-    visits = job.n_rows / n_workers
     exact = takes_exact_steps(job.n_classes, job.stored)
-    moved = 2 * job.n_merges * job.bytes_of_w * (n_workers > 1)
     visit = exact_visit(job.n_classes, job.stored) if exact else sampled_visit(job, n_workers) / n_threads
     block = job.bytes_of_w / n_workers
-    pieces = pieces_of(block, n_workers)
-    # A round keeps two copies of each block on disks: three tasks a piece, and three for the file.
-    tasks = job.n_merges * n_workers * (n_workers * (TASKS_OF_STEP + TASKS_OF_PIECE * pieces) + 3 * pieces + 4)
-    memory = block * (1 + 2 / pieces if n_workers > 1 else 1)
-    return Pass(visits * visit, 8e-9 * moved / gigabits, tasks * SECONDS_A_TASK * (n_workers > 1), moved, memory)
+    pieces, shares = pieces_of(block, n_workers), n_workers > 1
+    # A round keeps two copies of each block on disks: three tasks a piece.
+    tasks = job.n_merges * n_workers * (n_workers * (TASKS_OF_STEP + TASKS_OF_PIECE * pieces) + 3 * pieces) * shares
+    moved, memory = 2 * job.n_merges * job.bytes_of_w * shares, block * (1 + 2 / pieces * shares)
+    steps = job.n_rows / n_workers * visit
+    return Pass(steps, 8e-9 * moved / gigabits, tasks * SECONDS_A_TASK, moved, memory)
 
 
 DIVISIONS = {"rows": by_rows, "rows and classes": by_rows_and_classes}
@@ -142,9 +136,6 @@ SPEEDS = (10.0, 100.0)  # Gbit/s
 
 def stops_at(job: Job, division: str, gigabits: float, n_threads: int) -> int:
     """Return the number of workers, of those tried, from which twice as many save less than a quarter of the time."""
-    cost = DIVISIONS[division]
-    seconds = [cost(job, n, gigabits, n_threads).seconds for n in WORKERS]
-    for n, now, then in zip(WORKERS, seconds, seconds[1:], strict=False):
-        if then > 0.75 * now:
-            return n
-    return WORKERS[-1]
+    seconds = [DIVISIONS[division](job, n, gigabits, n_threads).seconds for n in WORKERS]
+    stops = (n for n, now, then in zip(WORKERS, seconds, seconds[1:], strict=False) if then > 0.75 * now)
+    return next(stops, WORKERS[-1])

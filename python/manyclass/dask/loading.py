@@ -1,7 +1,8 @@
-"""The rows of a fit on their workers, checked and numbered, and what all workers know of them."""
+"""Parts of what a user gives, the rows of a fit on their workers, checked and numbered, and what all know of them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -10,16 +11,20 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import dask
+import dask.array
 import numpy as np
 import scipy.sparse as sp
+from dask.delayed import Delayed
+from distributed import Client, Future, futures_of
 from numpy.typing import NDArray
 
+from manyclass.checks import check_choice
 from manyclass.choosing.costs import Facts, Planned
 from manyclass.choosing.plans import linear_model
 from manyclass.choosing.recipes import Choice, steps_by_batches
-from manyclass.dask.collections import Columns, n_rows, pack
-from manyclass.dask.shards import Shard, Whole
+from manyclass.dask.passes import Shard, Whole
 from manyclass.dask.workers import Workers
+from manyclass.datasets import first_label, load_xmc
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.points import Known, as_stored, is_indicator, points_of, times_class_weight
 from manyclass.fitting.trials import plan_points
@@ -30,6 +35,120 @@ from manyclass.training.passes import fork
 from manyclass.training.plan import PointsPlan, first_groups, held_out, shuffle_groups, spare_labels
 from manyclass.training.state import History, Points, State, taken
 from manyclass.weights.weights import FeatureScaling
+
+# Parts of what a user gives as data: dask arrays, data frames, delayed parts and files
+
+KINDS = (
+    "a dask array, a dask DataFrame or Series, a list of delayed parts or of futures, or (X alone) a list of files in "
+    "the XMC repository's form"
+)
+
+KNOWN = "compute_chunk_sizes() of an array makes its chunks known, and they are then divided anew"
+
+Columns = tuple[Any, Any, Any, Any]  # x, y, weights or None, and labels of groups or None
+
+
+def n_rows(x: Any) -> int:
+    """Return the rows of a part of whatever kind."""
+    return int(np.shape(x)[0])
+
+
+def pack(*columns: Any) -> Columns:
+    """Return a part as (x, y, weights or None, groups or None); a part of files is x and y already."""
+    if isinstance(columns[0], tuple):
+        columns = (*columns[0], *columns[1:])
+    x, y, weights, groups = (*columns, None, None, None)[:4]
+    return x, y, weights, groups
+
+
+def parts_of(data: Any, name: str, labels: str = "first") -> list[Any]:
+    """Return the parts of a collection, each a Delayed or a future of rows.
+
+    Raises
+    ------
+    TypeError
+        If it is no collection; data in the memory of one process are for the estimators of one machine.
+    ValueError
+        If an array is divided by columns, too, and into chunks of unknown width.
+    """
+    if isinstance(data, dask.array.Array):
+        if all(len(chunks) == 1 for chunks in data.chunks[1:]):
+            return list(data.to_delayed().ravel())
+        if np.isnan(np.concatenate(data.chunks[1:])).any():
+            raise ValueError(f"{name} is divided by columns into chunks of unknown width; {KNOWN}")
+        return list(data.rechunk(dict.fromkeys(range(1, data.ndim), -1)).to_delayed().ravel())
+    if hasattr(data, "to_delayed") and hasattr(data, "npartitions"):  # of dask.dataframe, which need not be there
+        return list(data.to_delayed())
+    if isinstance(data, list | tuple) and data:
+        if all(isinstance(part, Delayed | Future) for part in data):
+            return list(data)
+        if name == "X" and are_files(data):
+            return [dask.delayed(read_file, pure=True)(os.fspath(part), labels) for part in data]
+    raise TypeError(f"{name} is a {type(data).__name__}; it must be {KINDS}")
+
+
+def read_file(path: str, labels: str) -> tuple[Any, Any]:
+    """Read rows with their first labels, or all of them, from a file; rows without a label are left out."""
+    X, Y = load_xmc(path)
+    labelled = np.flatnonzero(np.diff(Y.indptr) > 0)
+    return X[labelled], Y[labelled] if labels == "all" else first_label(Y[labelled])
+
+
+def are_files(X: Any) -> bool:
+    """Return whether X is a list of files, which have the labels in them."""
+    return isinstance(X, list | tuple) and bool(X) and all(isinstance(part, str | os.PathLike) for part in X)
+
+
+def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first", groups: Any = None) -> list[list[Any]]:
+    """Return, for each part, its rows of X, of y (unless X is a list of files), of the weights and of the groups.
+
+    Raises
+    ------
+    ValueError
+        If X, y, the weights and the groups have different numbers of parts.
+    TypeError
+        As `parts_of`.
+    """
+    check_choice("labels", labels, ("first", "all"))
+    files = are_files(X)
+    if labels == "all" and not files:
+        raise ValueError("labels is 'all', which is for files; of several labels a row, give an indicator matrix as y")
+    if files != (y is None):
+        was = "None" if y is None else "given"
+        raise ValueError(f"y is {was}; a list of files as X has the labels with it, and anything else needs y")
+    columns = [parts_of(X, "X", labels)]
+    beside = {"sample_weight": sample_weight, "groups": groups}
+    for name, other in (beside if files else {"y": y, **beside}).items():
+        if other is None:
+            columns.append([None] * len(columns[0]))
+            continue
+        columns.append(parts_of(_divided_as(X, other), name))
+        if len(columns[-1]) != len(columns[0]):
+            raise ValueError(
+                f"X has {len(columns[0])} parts, {name} has {len(columns[-1])}; they must be divided alike: {KNOWN}"
+            )
+    return [list(part) for part in zip(*columns, strict=True)]
+
+
+def _divided_as(X: Any, other: Any) -> Any:
+    """Divide another array as X is, where both have as many rows; chunks of unknown length stay as they are."""
+    if not isinstance(X, dask.array.Array) or not isinstance(other, dask.array.Array):
+        return other
+    rows, other_rows = X.chunks[0], other.chunks[0]
+    as_many = sum(rows) == sum(other_rows)  # a sum of NaN equals nothing
+    return other.rechunk({0: rows}) if as_many and rows != other_rows else other
+
+
+def homes(client: Client, X: Any, parts: Sequence[list[Any]], places: Sequence[str]) -> list[str]:
+    """Return a worker for each part: the one that holds its rows, else the workers in turn, neighbours together.
+
+    Where the parts go depends on nothing else, so that a fit of the same parts by as many workers is the same again.
+    """
+    there = client.who_has([part[0] for part in parts if isinstance(part[0], Future)] or futures_of(X))
+    home = {str(key): sorted(set(holders) & set(places)) for key, holders in there.items()}
+    in_turn = (places[number * len(places) // len(parts)] for number in range(len(parts)))
+    return [next(iter(home.get(str(part[0].key), [])), place) for part, place in zip(parts, in_turn, strict=True)]
+
 
 # The rows of a worker
 
@@ -58,18 +177,11 @@ def facts_of(points: Points | None) -> RowFacts | None:
     if points is None:
         return None
     x, names, weights = points.x, points.features.names, points.weights
-    return RowFacts(
-        n_features=x.shape[1],
-        sparse=isinstance(x, sp.csr_array),
-        names=None if names is None else tuple(map(str, names)),
-        label_columns=points.n_classes if points.several else 0,
-        sparse_labels=points.sparse_labels,
-        weighted=weights is not None,
-        grouped=points.groups is not None,
-        n_rows=x.shape[0],
-        stored=int(x.size),
-        weight=float(x.shape[0] if weights is None else weights.sum()),
-    )
+    of_x = x.shape[1], isinstance(x, sp.csr_array), None if names is None else tuple(map(str, names))
+    of_y = points.n_classes if points.several else 0, points.sparse_labels
+    weight = float(x.shape[0] if weights is None else weights.sum())
+    sizes: Any = x.shape[0], int(x.size), weight
+    return RowFacts(*of_x, *of_y, weights is not None, points.groups is not None, *sizes)
 
 
 def check_alike(facts: Sequence[RowFacts]) -> None:
@@ -397,8 +509,10 @@ class Loaded:
             raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
 
     def _rows(self, number: int) -> Any:
-        parts = [dask.delayed(pack, pure=False)(*self.parts[part]) for part in self.numbers[number]]
-        return self.workers.submit(number, load, self.planner, self._known, self.workers.compute(number, parts))
+        workers, parts = self.workers, [dask.delayed(pack, pure=False)(*self.parts[n]) for n in self.numbers[number]]
+        # Others compute a part where its worker is gone.
+        computed = workers.client.compute(parts, workers=[workers.places[number]], allow_other_workers=True)
+        return workers.submit(number, load, self.planner, self._known, computed)
 
     def _divide(self, number: int, rows: Any) -> Any:
         random, fraction, groups_out = self._drawn

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import caller_of, state_of, with_state
 from manyclass.dask.blocks import Block, BlockScores, best_of, joined_blocks, look
-from manyclass.dask.collections import n_rows, pack
+from manyclass.dask.loading import n_rows, pack
 from manyclass.dask.workers import Workers, a_holder
 from manyclass.fitting.points import indicator_lists, rows_of
 from manyclass.labels import find_positions, labels_by_row
@@ -29,31 +29,56 @@ def later(function: Any, *arguments: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class WholeModel:
-    """A fitted local estimator: futures of it on one or two workers of a client or, without these, in this process."""
+class ClusterModel:
+    """A fitted model on the workers of a client or, without one, in this process.
 
-    client: Any = None
-    futures: tuple[Any, ...] = ()
-    local: LabelClassifier | None = None
+    Attributes
+    ----------
+    client : distributed.Client or None
+    model : tuple
+        Futures of the fitted estimator on one or two workers, or the estimator itself.
+    blocks : tuple of tuple of future of Block
+        The classes of a model whose W is never in one place, each block with its copy; the estimator is without W then.
+    """
 
-    def future(self) -> Any:
-        """Return the model, or a future of it that a worker has."""
-        return self.local if self.futures == () else a_holder(self.client, self.futures)
+    client: Any
+    model: tuple[Any, ...]
+    blocks: tuple[tuple[Any, ...], ...] = ()
 
-    def ask(self, question: str, part: Any, empty: Any, arguments: Mapping[str, Any]) -> Any:
-        """Ask of a part of X; `empty` is the answer for no rows."""
-        return later(answer, dask.delayed(self.future()), question, part, empty, arguments)
+    def there(self) -> list[Any]:
+        """Return the model, or a future of it that a worker has, and those of the blocks."""
+        if self.client is None:
+            return list(self.model)
+        return [a_holder(self.client, copies) for copies in (self.model, *self.blocks)]
 
-    def sums(self, part: Sequence[Any], *, score: bool = False) -> Any:
-        """Ask for what `evaluate` adds up of a part, or `score`."""
-        return later(sums_of, dask.delayed(self.future()), score, *part)
+    def ask(self, question: str, parts: Sequence[Any], empty: Any, arguments: Mapping[str, Any]) -> list[Any]:
+        """Ask of parts of X; `empty` is the answer for no rows."""
+        model, *blocks = map(dask.delayed, self.there())
+        if not blocks:
+            return [later(answer, model, question, part, empty, arguments) for part in parts]
+        k = empty.shape[1] if empty.ndim > 1 else 1
+        look_at = scores_of if question == "predict_proba" else block_scores
+        scores = [[later(look_at, model, block, k, part) for block in blocks] for part in parts]
+        return [later(answer_of_blocks, model, question, empty, scores_of_part) for scores_of_part in scores]
+
+    def sums(self, parts: Sequence[Sequence[Any]], *, score: bool = False) -> list[Any]:
+        """Ask for what `evaluate` adds up of parts, or `score`."""
+        model, *blocks = map(dask.delayed, self.there())
+        if not blocks:
+            return [later(sums_of, model, score, *part) for part in parts]
+        scores = [[later(block_scores, model, block, TOP, *part) for block in blocks] for part in parts]
+        return [later(sums_of_blocks, model, scores[i], *part) for i, part in enumerate(parts)]
 
     def bring(self) -> LabelClassifier:
-        """Bring it here."""
-        if self.local is not None:
-            return self.local
-        [model] = Workers(self.client, []).gather([self.future()])
-        estimator: LabelClassifier = copy.deepcopy(model)  # of a worker in this process it is the worker's own
+        """Bring it here: the one place where W of blocks is whole."""
+        if self.client is None:
+            return self.model[0]  # type: ignore[no-any-return]
+        model, *blocks = Workers(self.client).gather(self.there())
+        if not blocks:
+            return copy.deepcopy(model)  # type: ignore[no-any-return] # of a worker in this process it is its own
+        state = state_of(model)
+        weights = joined_blocks(sorted(blocks, key=lambda block: block.first), sparse=state.weights.sparse)
+        estimator: LabelClassifier = with_state(clone(model), replace(state, weights=weights))
         return estimator
 
 
@@ -103,57 +128,6 @@ def means_of(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 # Of a model in blocks of classes
 
 
-@dataclass(frozen=True)
-class BlocksModel:
-    """A model whose classes are on several workers, a block on each, and its copy on another: W is never in one place.
-
-    Attributes
-    ----------
-    client : distributed.Client
-    model : tuple of future of LabelClassifier
-        The fitted estimator without W.
-    blocks : tuple of tuple of future of Block
-        Each with its copy.
-    """
-
-    client: Any
-    model: tuple[Any, ...]
-    blocks: tuple[tuple[Any, ...], ...]
-
-    @property
-    def futures(self) -> tuple[Any, ...]:
-        """All futures, those of the estimator first."""
-        return (*self.model, *(future for copies in self.blocks for future in copies))
-
-    def ask(self, question: str, part: Any, empty: Any, arguments: Mapping[str, Any]) -> Any:
-        """Ask of a part of X; `empty` is the answer for no rows."""
-        if question == "predict_proba":
-            return later(probabilities, empty, self._ask_blocks(scores_of, part))
-        scores = self._ask_blocks(block_scores, arguments.get("k", 1), part)
-        return later(answer_of_blocks, self._model(), question, empty, scores)
-
-    def sums(self, part: Sequence[Any], *, score: bool = False) -> Any:
-        """Ask for what `evaluate` adds up of a part."""
-        return later(sums_of_blocks, self._model(), self._ask_blocks(block_scores, TOP, *part), *part)
-
-    def _model(self) -> Any:
-        return dask.delayed(a_holder(self.client, self.model))
-
-    def _ask_blocks(self, function: Any, *arguments: Any) -> list[Any]:
-        """Let workers call a function with the model and each of the blocks."""
-        model, blocks = self._model(), [dask.delayed(a_holder(self.client, copies)) for copies in self.blocks]
-        return [later(function, model, block, *arguments) for block in blocks]
-
-    def bring(self) -> LabelClassifier:
-        """Bring it here: the one place where W is whole."""
-        futures = [a_holder(self.client, copies) for copies in (self.model, *self.blocks)]
-        model, *blocks = Workers(self.client, []).gather(futures)
-        state = state_of(model)
-        weights = joined_blocks(sorted(blocks, key=lambda block: block.first), sparse=state.weights.sparse)
-        estimator: LabelClassifier = with_state(clone(model), replace(state, weights=weights))
-        return estimator
-
-
 def block_scores(model: LabelClassifier, block: Block, k: int, *columns: Any) -> BlockScores | None:
     """Return what a block says of a part; None of one without rows."""
     x, y, *_ = pack(*columns)
@@ -163,35 +137,30 @@ def block_scores(model: LabelClassifier, block: Block, k: int, *columns: Any) ->
     return look(block, rows_of(caller_of(model), state_of(model), x), k, labels)
 
 
-def answer_of_blocks(model: LabelClassifier, question: str, empty: Any, scores: Sequence[BlockScores | None]) -> Any:
-    """Return the best labels of a part, or their log-probabilities."""
-    filled = [block for block in scores if block is not None]
-    if not filled:
-        return empty
-    best, log_p, _ = best_of(filled, empty.shape[1] if empty.ndim > 1 else 1)
-    if question == "top_log_probabilities":
-        return log_p.astype(np.float32)
-    return model.classes_[best[:, 0] if question == "predict" else best]
-
-
-def scores_of(model: LabelClassifier, block: Block, part: Any) -> Any:
+def scores_of(model: LabelClassifier, block: Block, _k: int, part: Any) -> Any:
     """Return the scores of a block's classes, None for a part without rows."""
     x, *_ = pack(part)
     return block.weights.scores(rows_of(caller_of(model), state_of(model), x), 1) if n_rows(x) else None
 
 
-def probabilities(empty: Any, scores: Sequence[Any]) -> Any:
-    """Return the probabilities of all classes."""
-    return empty if scores[0] is None else softmax(np.concatenate(scores, axis=1).astype(np.float64), axis=1)
+def answer_of_blocks(model: LabelClassifier, question: str, empty: Any, scores: Sequence[Any]) -> Any:
+    """Return the best labels of a part, their log-probabilities, or the probabilities of all classes."""
+    if scores[0] is None:
+        return empty
+    if question == "predict_proba":
+        return softmax(np.concatenate(scores, axis=1).astype(np.float64), axis=1)
+    best, log_p, _ = best_of(scores, empty.shape[1] if empty.ndim > 1 else 1)
+    if question == "top_log_probabilities":
+        return log_p.astype(np.float32)
+    return model.classes_[best[:, 0] if question == "predict" else best]
 
 
-def sums_of_blocks(model: LabelClassifier, scores: Sequence[BlockScores | None], *columns: Any) -> dict[str, float]:
+def sums_of_blocks(model: LabelClassifier, scores: Sequence[Any], *columns: Any) -> dict[str, float]:
     """Return what `sums_of` does."""
     _, y, sample_weight, _ = pack(*columns)
-    filled = [block for block in scores if block is not None]
-    if not filled:
+    if scores[0] is None:
         return {"weight": 0.0}
-    best, _, losses = best_of(filled, TOP)
+    best, _, losses = best_of(scores, TOP)
     known = np.isfinite(losses)
     weights = np.where(known, 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64), 0.0)
     right = best == find_positions(labels_by_row(y, len(best)), model.classes_, "y")[:, np.newaxis]

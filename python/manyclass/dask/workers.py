@@ -8,7 +8,6 @@ second, so that none outlasts a lost worker by more than PATIENCE.
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -37,39 +36,31 @@ class Workers:
     client : distributed.Client
     places : list of str
         The address of the worker of each shard.
+    memory : float
+        Bytes, the least limit of a worker that was ever seen.
+    watched : set of str
+        Workers without a shard on which a call waits.
     """
 
-    def __init__(self, client: Any, places: Sequence[str]) -> None:
+    def __init__(self, client: Any, places: Sequence[str] = ()) -> None:
         self.client, self.places = client, list(places)
+        self.memory, self.watched = np.inf, set[str]()
         self._seen: dict[str, tuple[float, float, float]] = {}  # the last sign, when it came, when it took tasks
         self._answers: dict[str, Any] = {}
-        self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.memory = np.inf  # bytes, the least limit of a worker that was ever seen
-        self._without_shard: set[str] = set()  # workers without a shard on which a call waits
 
     def short_memory(self) -> str:
         """Say what to do where workers are lost again and again."""
-        least = self.memory
-        limit = f" (the least memory limit of a worker is {least / 1e6:,.0f} MB)" if np.isfinite(least) else ""
         return (
-            f"where memory is short{limit}, use more workers, smaller parts, or division='rows and classes', which "
-            "holds a part of W on each"
+            f"where memory is short (the least memory limit of a worker is {self.memory / 1e6:,.0f} MB), use more "
+            "workers, smaller parts, or division='rows and classes', which holds a part of W on each"
         )
-
-    def submit_where_it_is(self, future: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Let a worker that holds the result of a future call a function; any worker may where `future` is none."""
-        if not isinstance(future, distributed.Future):
-            return self.submit(0, function, *arguments)
-        there = self.holders(future, frozenset()) & self.live()
-        if not there:
-            raise _model_is_gone()
-        place = min(there, key=lambda address: (address not in self.places, address))
-        self._without_shard.add(place)
-        return self._submit_to(place, function, *arguments)
 
     def submit(self, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """Let the worker of a shard call a function; return the future."""
-        return self._submit_to(self.places[number % len(self.places)], function, *arguments)
+        if self.client.status not in ("running", "connecting"):
+            raise _gone(self.client)
+        place = self.places[number % len(self.places)]
+        return self.client.submit(function, *arguments, workers=[place], allow_other_workers=False, pure=False)
 
     def each(self, function: Callable[..., Any], inputs: Sequence[Any], *arguments: Any) -> list[Any]:
         """Let the worker of each shard call a function with what is its own; return the futures."""
@@ -78,25 +69,6 @@ class Workers:
     def copies(self, futures: Sequence[Any]) -> list[Any]:
         """Copy the results of shards to the next workers; return the futures, none where there is one worker."""
         return [self.submit(i + 1, same, future) for i, future in enumerate(futures)] if len(self.places) > 1 else []
-
-    def _submit_to(self, place: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        if self.client.status not in ("running", "connecting"):
-            raise _gone(self.client)
-        future = self.client.submit(function, *arguments, workers=[place], allow_other_workers=False, pure=False)
-        self._futures.add(future)
-        return future
-
-    def compute(self, number: int, parts: Sequence[Any]) -> list[Any]:
-        """Let the worker of a shard compute parts of collections, or others where it is gone; return the futures."""
-        futures: list[Any] = self.client.compute(parts, workers=[self.places[number]], allow_other_workers=True)
-        self._futures.update(futures)
-        return futures
-
-    def abandon(self) -> None:
-        """Let the scheduler forget all tasks, since those that wait for a lost worker would wait for ever."""
-        for future in list(self._futures):  # Client.cancel fails in the scheduler for tasks that depend on each other
-            future.release()
-        self._futures.clear()
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let two workers, if there are two, make the same object, so that one may be lost; return the futures."""
@@ -114,10 +86,8 @@ class Workers:
         """
         while True:
             try:
-                distributed.wait(futures, timeout=GLANCE)
-            except TimeoutError:
-                self._check(futures)
-                continue
+                with suppress(TimeoutError):
+                    distributed.wait(futures, timeout=GLANCE)
             except CancelledError as fault:
                 self._check(futures)
                 raise _gone(self.client) from fault
@@ -137,16 +107,18 @@ class Workers:
 
     def _check(self, futures: Sequence[Any]) -> None:
         """Raise the error that there is; a lost worker counts before the errors that follow from it."""
-        if self.client.status not in ("running", "connecting"):
-            raise _gone(self.client)
-        lost = (set(self.places) | self._without_shard) - self.live()
+        lost = (set(self.places) | self.watched) - self.live()
         if lost:
             raise LostWorkerError(lost)
         for future in futures:
-            if future.status == "error":
-                raise _error_of(future.exception(), self.short_memory())
             if future.status == "cancelled":
                 raise _gone(self.client)
+            if future.status == "error":
+                fault = future.exception()
+                if isinstance(fault, ValueError | TypeError):
+                    raise fault
+                advice = f"; {self.short_memory()}" if isinstance(fault, distributed.KilledWorker) else ""
+                raise RuntimeError(f"training failed on a worker: {type(fault).__name__}: {fault}{advice}") from fault
 
     def live(self) -> set[str]:
         """Return the workers that give signs of life and take tasks."""
@@ -189,7 +161,7 @@ class Workers:
         moved = [number for number, place in enumerate(self.places) if place in lost]
         for number in moved:
             self.places[number] = min(sorted(live), key=self.places.count)
-        self._without_shard -= lost
+        self.watched -= lost
         return moved
 
     def survivors(self, futures: Sequence[Any], lost: frozenset[str]) -> list[Any]:
@@ -205,7 +177,7 @@ class Workers:
             raise LostWorkerError(lost)
         return there
 
-    def holders(self, future: Any, lost: frozenset[str]) -> set[str]:
+    def holders(self, future: Any, lost: frozenset[str] = frozenset()) -> set[str]:
         """Return the workers that hold the result of a future, without those that are lost."""
         addresses = self.client.who_has([future])
         return set(next(iter(addresses.values()), ())) - lost
@@ -234,29 +206,13 @@ async def _remove(place: str, dask_scheduler: Any = None) -> None:
 
 def a_holder(client: Any, futures: Sequence[Any]) -> Any:
     """Return one of several futures of one object, which a live worker holds; raise RuntimeError where none does."""
-    workers = Workers(client, [])
-    gone = frozenset(workers_of(client)) - workers.live()
+    workers = Workers(client)
+    live = workers.live()
     for future in futures:
-        if workers.holders(future, gone):
+        if workers.holders(future) & live:
             return future
-    raise _model_is_gone()
+    raise RuntimeError("the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)")
 
 
 def _gone(client: Any) -> RuntimeError:
     return RuntimeError(f"training ended: the client is {client.status}, or has lost its tasks or the scheduler")
-
-
-def _model_is_gone() -> RuntimeError:
-    return RuntimeError("the workers that had the model are gone; fit again (`to_local` or a pickle keeps a model)")
-
-
-def _error_of(fault: BaseException, advice: str) -> Exception:
-    """Return the error that a user sees for one on a worker."""
-    if isinstance(fault, ValueError | TypeError):
-        return fault
-    message = f"training failed on a worker: {type(fault).__name__}: {fault}"
-    if isinstance(fault, distributed.KilledWorker):
-        message = f"the workers that trained were killed again and again, as for want of memory: {fault}; {advice}"
-    error = RuntimeError(message)
-    error.__cause__ = fault
-    return error

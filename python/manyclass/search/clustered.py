@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -11,25 +12,22 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass import _core
 from manyclass.checks import (
+    canonical_csr,
     check_choice,
     check_flag,
     check_number,
     checked_ids,
     checked_random,
+    csr_parts,
+    id_lists,
     n_threads_from,
     seed_from,
     set_named,
 )
-from manyclass.search.inputs import (
-    Exclude,
-    Labels,
-    Rows,
-    checked_rows,
-    exclusions,
-    labels_of,
-    queries_of,
-)
+from manyclass.datasets.csr import is_sparse
+from manyclass.weights.arrays import NO_FLOATS, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import (
     PathLike,
     TensorFile,
@@ -40,6 +38,145 @@ from manyclass.weights.tensor_file import (
     write_tensors,
 )
 
+# Rows and queries
+
+Rows = ArrayLike | sp.sparray | sp.spmatrix
+Exclude = Sequence[ArrayLike] | sp.sparray | sp.spmatrix | None
+Labels = ArrayLike | Sequence[ArrayLike] | sp.sparray | sp.spmatrix
+Excluded = tuple[NDArray[np.int64], NDArray[np.int32]]  # indptr and sorted ids; both empty: nothing for anyone
+
+MOST_COLUMNS = 1 << 22  # sums of D products of bytes must be 32-bit integers
+_NOTHING: Excluded = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32))
+
+
+def _as_float32(name: str, x: Any) -> NDArray[np.float32]:
+    """A dense array of real numbers as float32; C-contiguous, so that read-only memory is read where it is."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} has dtype {array.dtype}; it must hold real numbers")
+    with np.errstate(over="ignore"):  # the core refuses what overflows
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def checked_rows(name: str, W: Rows, n_features: int | None = None) -> NDArray[np.float32]:
+    """Return W as a dense float32 matrix of at least one row and column.
+
+    Raises
+    ------
+    TypeError
+        If W does not hold real numbers.
+    ValueError
+        If it is no such matrix.
+    """
+    matrix: Any = W
+    dense = _as_float32(name, matrix.toarray() if is_sparse(matrix) else matrix)
+    if dense.ndim != 2:
+        raise ValueError(f"{name} has {dense.ndim} dimensions; it must have 2")
+    if n_features is not None and dense.shape[1] != n_features:
+        raise ValueError(f"{name} has {dense.shape[1]} columns; the index has {n_features}")
+    if n_features is None and (dense.shape[0] < 1 or not 1 <= dense.shape[1] <= MOST_COLUMNS):
+        raise ValueError(f"{name} has shape {dense.shape}; it must have 1 row or more and 1 to {MOST_COLUMNS} columns")
+    return dense
+
+
+def queries_of(Q: Rows, n_features: int, *, dense: bool = False) -> tuple[Any, int, bool]:
+    """Return queries as the core takes them, or `dense` ones, their number, and whether there was one, as a vector.
+
+    Raises
+    ------
+    TypeError
+        If Q does not hold real numbers.
+    ValueError
+        If Q does not have one or two dimensions or the columns of the index.
+    """
+    matrix: Any = Q
+    if type(matrix) is np.ndarray and matrix.dtype == np.float32 and matrix.shape == (n_features,):
+        return np.ascontiguousarray(matrix).reshape(1, -1), 1, True  # a single query waits for each microsecond
+    sparse = is_sparse(matrix)
+    matrix = matrix if sparse else _as_float32("Q", matrix)
+    single = matrix.ndim == 1  # as a row of a csr_array is, too
+    matrix = matrix.reshape(1, -1) if single else matrix
+    if matrix.ndim != 2 or matrix.shape[1] != n_features:
+        raise ValueError(
+            f"Q has shape {matrix.shape}; it must have 1 dimension (a query) or 2, and {n_features} columns"
+        )
+    if not sparse:
+        return matrix, matrix.shape[0], single
+    csr = canonical_csr(sp.csr_array(matrix))
+    return csr.toarray() if dense else csr_parts(csr), matrix.shape[0], single
+
+
+def _lists(name: str, lists: Any, n: int, n_rows: int) -> Excluded:
+    return id_lists(name, lists, (n, n_rows), rows="queries", whose=": queries by rows")
+
+
+def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
+    """Return the ids that each query does not want, sorted and distinct.
+
+    Raises
+    ------
+    TypeError
+        If they are not integers.
+    ValueError
+        If there is not a list for each query, or an id is out of range.
+    """
+    if exclude is None:
+        return _NOTHING
+    lists: Any = exclude
+    if is_sparse(lists) and lists.ndim == 1:
+        lists = lists.reshape(1, -1)
+    if single and not is_sparse(lists) and np.ndim(lists[0] if len(lists) else 0) == 0:
+        lists = [lists]
+    return _lists("exclude", lists, n, n_rows)
+
+
+def labels_of(Y: Labels, n: int, n_rows: int) -> Excluded:
+    """Return the labels of each of n points, sorted and distinct: one for each, lists, or a sparse indicator matrix.
+
+    Raises
+    ------
+    TypeError
+        If they are not integers.
+    ValueError
+        If there are not labels for each point, or one is out of range.
+    """
+    labels: Any = Y
+    if not is_sparse(labels) and all(np.ndim(label) == 0 for label in labels):
+        ids = checked_ids("Y", labels, n_rows)
+        if len(ids) != n:
+            raise ValueError(f"Y has {len(ids)} labels; there are {n} queries")
+        return np.arange(n + 1, dtype=np.int64), ids
+    if is_sparse(labels) and labels.shape == (n, n_rows):
+        labels = sp.csr_array(labels, copy=True)
+        labels.eliminate_zeros()
+    return _lists("Y", labels, n, n_rows)
+
+
+# Of a model's weights
+
+
+def class_rows(coef: Floats, intercept: Floats | None, scale: Floats | None = None) -> Floats:
+    """Return a dense row of weights, times `scale`, and of the intercept, if any, for each class, less their mean.
+
+    The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
+    rows cluster better."""
+    # Intercepts may be a column of the weights.
+    factors, bias = (NO_FLOATS if array is None else np.ascontiguousarray(array) for array in (scale, intercept))
+    return _core.centred_class_rows(coef, factors, bias)
+
+
+def queries(x: Matrix, n_columns: int) -> Matrix:
+    """Return points as queries for rows of `class_rows`: with a feature of ones where these have an intercept."""
+    if x.shape[1] == n_columns:
+        return x
+    ones = np.ones((x.shape[0], 1), dtype=np.float32)
+    if isinstance(x, sp.csr_array):
+        return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
+    return np.concatenate([x, ones], axis=1)
+
+
+# What indexes share
+
 # Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096
 CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is this times the square root of K
@@ -49,8 +186,21 @@ BUDGET_SHARE = 100  # a search finds one class in a hundred by default (Yen et a
 AUTO_RECALL = 0.9
 RECALL_K = 10
 
-LOSSES = ("cross_entropy", "margin", "triplet")
+# What options of a search for a loss may be: names, and numbers from where to where (None: to K), and whether whole.
+CHOICES = {
+    "loss": ("cross_entropy", "margin", "triplet"),
+    "rest": ("mask", "zero"),
+    "rule": ("exact_scores", "printed"),
+    "step": ("full", "frank_wolfe"),
+    "answer": ("blocks", "active"),
+}
+LIMITS = (
+    ("budget", 1, None, True),
+    ("n_iter", 0, 2**31 - 1, True),
+    *((name, 0, np.inf, False) for name in ("threshold", "smoothing", "tolerance")),
+)
 FORMAT_VERSION = 1
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def auto_clusters(n_rows: int) -> int:
@@ -67,6 +217,12 @@ def fewest_probes(curve: NDArray[np.float64], recall: float) -> int:
 def default_budget(n_rows: int) -> int:
     """Return how many classes a search finds by default: one in a hundred, rounded up."""
     return -(-n_rows // BUDGET_SHARE)
+
+
+def _count_of(name: str, value: int, high: int) -> int:
+    if type(value) is not int or not 1 <= value <= high:  # the check takes a third of the time of a query
+        check_number(name, value, low=1, high=high, integer=True)
+    return int(value)
 
 
 class SearchReport(NamedTuple):
@@ -106,20 +262,13 @@ class SearchReport(NamedTuple):
     n_multiplications: NDArray[np.int64]
     certified: NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, answers: dict[str, Any], n_features: int) -> SearchReport:
-        """Make one of what the core says."""
-        n_exact = np.asarray(answers["n_exact"], dtype=np.int64)
-        return cls(
-            n_found=np.asarray(answers["n_found"], dtype=np.int64),
-            n_exact=n_exact,
-            n_scanned=np.asarray(answers["n_scanned"], dtype=np.int64),
-            n_multiplications=np.asarray(answers["n_multiplied"], dtype=np.int64) + n_exact * n_features,
-            certified=np.asarray(answers["certified"]),
-        )
+
+class _Pair(NamedTuple):
+    losses: NDArray[np.float64]
+    gradients: sp.csr_array
 
 
-class ApproximateLosses(tuple[NDArray[np.float64], sp.csr_array]):
+class ApproximateLosses(_Pair):
     """The pair (losses, gradients), which carries beside it what the search has done.
 
     Attributes
@@ -131,33 +280,13 @@ class ApproximateLosses(tuple[NDArray[np.float64], sp.csr_array]):
 
     report: SearchReport
 
-    def __new__(cls, losses: NDArray[np.float64], gradients: sp.csr_array, report: SearchReport) -> ApproximateLosses:
-        """Make the pair."""
-        self = super().__new__(cls, (losses, gradients))
-        self.report = report
-        return self
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        """For copies."""
-        return (*self, self.report)
-
-    @property
-    def losses(self) -> NDArray[np.float64]:
-        """The first of the pair."""
-        return self[0]
-
-    @property
-    def gradients(self) -> sp.csr_array:
-        """The second of the pair."""
-        return self[1]
-
 
 class ClusteredRows(BaseEstimator):
     """Rows in clusters.
 
     A subclass has the parameters n_clusters, n_probe, n_jobs and random_state, checks its parameters for the shape of
-    rows in `_check_parameters`, makes the clusters of rows, and chooses `n_probe_`, in `_cluster`, and makes the core's
-    part of rows, centroids and the cluster of each row, or none, in `_build`.
+    rows in `_check_parameters`, makes the clusters of rows, and calls `_build` and `_choose_probes`, in `_cluster`, and
+    returns the core's index of rows, centroids and the cluster of each row, or none, from `_core_index`.
     """
 
     n_rows_: int
@@ -178,7 +307,7 @@ class ClusteredRows(BaseEstimator):
     _BY_BLOCKS: ClassVar[bool] = False  # whether the core takes dense queries and a budget for each block of columns
     _KMEANS: ClassVar[dict[str, Any]] = {}  # what is kept of each iteration of k-means, and its type
     _RECALL_QUERIES: ClassVar[int]  # rows that are queries where the recall of rows is measured
-    _STATE: ClassVar[dict[str, tuple[type, float, float]]]  # its type, and from where to where it goes
+    _STATE: ClassVar[dict[str, type]]
 
     set_params = set_named
 
@@ -235,19 +364,18 @@ class ClusteredRows(BaseEstimator):
             -1 there.
         """
         index = self._fitted()
-        if type(k) is not int or not 1 <= k <= self.n_rows_:  # the check takes a third of the time of a query
-            check_number("k", k, low=1, high=self.n_rows_, integer=True)
+        k = _count_of("k", k, self.n_rows_)
         queries, _, single, options = self._request(Q, n_probe, exclude)
         if self._BY_BLOCKS:
-            options["budget"] = max(int(k), default_budget(self.n_rows_))
-        scores, ids = index.query(queries, k=int(k), **options)
+            options["budget"] = max(k, default_budget(self.n_rows_))
+        scores, ids = index.query(queries, k=k, **options)
         return (scores[0], ids[0]) if single else (scores, ids)
 
-    def _check_run(self, n_rows: int) -> None:
-        """Raise ValueError or TypeError for one of the parameters that are shared."""
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
         for name, value in (("n_clusters", self.n_clusters), ("n_probe", self.n_probe)):
             if value != "auto":
-                check_number(name, value, low=1, high=n_rows, integer=True)
+                check_number(name, value, low=1, high=shape[0], integer=True)
         n_threads_from(self.n_jobs)
         checked_random(self.random_state)
 
@@ -270,7 +398,7 @@ class ClusteredRows(BaseEstimator):
         new = checked_rows("rows", rows, self.n_features_in_)
         if len(new) != len(changed):
             raise ValueError(f"rows has {len(new)} rows, ids has {len(changed)}")
-        index.update(changed, new, n_threads=self._n_threads())
+        index.update(changed, new, n_threads=n_threads_from(self.n_jobs))
         return self
 
     @property
@@ -320,8 +448,8 @@ class ClusteredRows(BaseEstimator):
         rows = checked_rows("rows", file.read("rows"))
         self.n_rows_, self.n_features_in_ = rows.shape
         self._check_parameters(rows.shape)
-        for name, (kind, low, high) in cls._STATE.items():
-            check_number(name, state[name], low=low, high=high, integer=kind is int)
+        for name, kind in cls._STATE.items():
+            check_number(name, state[name], low=0, high=2**64 if kind is int else LARGEST, integer=kind is int)
             setattr(self, name, kind(state[name]))
         if cls._KMEANS:
             self.kmeans_stats_ = {name: file.read(f"kmeans.{name}") for name in cls._KMEANS}
@@ -336,11 +464,11 @@ class ClusteredRows(BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         """For copies and joblib: the core's part as its arrays."""
-        state = super().__getstate__() | {"_n_threads_of": None}
+        state = dict(super().__getstate__())
         if "_index" in state:
             index = state.pop("_index")
             state["_arrays"] = (index.rows(), index.labels())
-        return dict(state)
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Build the core's part again."""
@@ -360,19 +488,30 @@ class ClusteredRows(BaseEstimator):
         """The core's index: what a trainer searches in and keeps up to date."""
         return self._fitted()
 
-    def _n_threads(self) -> int:
-        known = getattr(self, "_n_threads_of", None)
-        if known is None or known[0] != self.n_jobs:
-            known = self._n_threads_of = (self.n_jobs, n_threads_from(self.n_jobs))
-        return known[1]
+    def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
+        raise NotImplementedError
 
-    def _probes(self, n_probe: int | None) -> int:
-        """The number of clusters that a query scans, from the caller's."""
-        if n_probe is None:
-            return self.n_probe_
-        if type(n_probe) is not int or not 1 <= n_probe <= self.n_clusters_:
-            check_number("n_probe", n_probe, low=1, high=self.n_clusters_, integer=True)
-        return int(n_probe)
+    def _build(self, rows: Floats, centers: Floats, labels: Ids) -> None:
+        self._index = self._core_index(rows, centers, labels)
+        self.cluster_centers_, self.n_clusters_ = centers, len(centers)
+
+    def _find_clusters(self, rows: Floats, number: int, n_iter: int, sample_per_cluster: int, radius: float) -> Any:
+        """Run spherical k-means, whose seed is that of the index and a number."""
+        return _core.spherical_kmeans(
+            rows,
+            n_clusters=self._n_clusters(len(rows)),
+            n_iter=n_iter,
+            sample_per_cluster=sample_per_cluster,
+            radius=radius,
+            seed=(self._seed + number) % 2**64,
+            n_threads=n_threads_from(self.n_jobs),
+        )
+
+    def _choose_probes(self) -> float:
+        """Set `n_probe_`, and return its recall with the rows as queries."""
+        curve, n_probe = self._recall_of_rows(), self.n_probe
+        self.n_probe_ = fewest_probes(curve, AUTO_RECALL) if n_probe == "auto" else min(int(n_probe), self.n_clusters_)
+        return float(curve[self.n_probe_ - 1])
 
     def _n_clusters(self, n_rows: int) -> int:
         return auto_clusters(n_rows) if self.n_clusters == "auto" else int(self.n_clusters)
@@ -402,61 +541,58 @@ class ClusteredRows(BaseEstimator):
         """
         index = self._fitted()
         check_number("k", k, low=1, high=self.n_rows_, integer=True)
-        queries, n, single = queries_of(Q, self.n_features_in_, dense=True)
-        indptr, ids = exclusions(exclude, n, single, self.n_rows_)
-        options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
+        queries, *_, options = self._request(Q, 1, exclude, dense=True)
+        del options["n_probe"]
         counts = index.rows_by_rank(queries, k=int(k), **options)
         return np.asarray(np.cumsum(counts) / max(counts.sum(), 1))
 
-    def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, int, bool, dict[str, Any]]:
+    def _request(
+        self, Q: Rows, n_probe: int | None, exclude: Exclude, *, dense: bool = False
+    ) -> tuple[Any, int, bool, dict[str, Any]]:
         """Queries as the core takes them, how many, whether there is one as a vector, and what all queries have."""
-        queries, n, single = queries_of(Q, self.n_features_in_, dense=self._BY_BLOCKS)
+        queries, n, single = queries_of(Q, self.n_features_in_, dense=dense or self._BY_BLOCKS)
         indptr, ids = exclusions(exclude, n, single, self.n_rows_)
-        options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
+        options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": n_threads_from(self.n_jobs)}
         return queries, n, single, {"n_probe": self._probes(n_probe), **options}
 
-    def _reach(
-        self, loss: str, n_probe: int | None, budget: int | None, threshold: float | None, rest: str | None
-    ) -> dict[str, Any]:
-        """Check how far a search for a loss goes; return it as the core takes it."""
-        self._fitted()
-        check_choice("loss", loss, LOSSES)
+    def _probes(self, n_probe: int | None) -> int:
+        """The number of clusters that a query scans, from the caller's."""
+        return self.n_probe_ if n_probe is None else _count_of("n_probe", n_probe, self.n_clusters_)
+
+    def _losses_and_gradients(self, Q: Rows, Y: Labels, **options: Any) -> ApproximateLosses:
+        """Check the options of a search for a loss, and ask the core for losses and gradients."""
+        index, n_threads = self._fitted(), n_threads_from(self.n_jobs)
+        messages: dict[str, Any] = {"n_iter": 0, "step": "full", "answer": "blocks", "rule": "exact_scores"}
+        options = messages | options
+        budget, threshold = options["budget"], options["threshold"]
+        if options["rest"] is None:
+            options["rest"] = "mask" if threshold is None else "zero"
+        for name, choices in CHOICES.items():
+            check_choice(name, options[name], choices)
         if budget is not None and threshold is not None:
             raise ValueError("budget and threshold are both given; a search has one of them")
-        if budget is not None:
-            check_number("budget", budget, low=1, high=self.n_rows_, integer=True)
-        if threshold is not None:
-            check_number("threshold", threshold, low=0)
-        if rest is None:
-            rest = "mask" if threshold is None else "zero"
-        check_choice("rest", rest, ("mask", "zero"))
-        return {
-            "loss": loss,
-            "rest": rest,
+        check_flag("fill", options["fill"])
+        if options["fill"] and threshold is not None:
+            raise ValueError("fill is True with a threshold; clusters are read until they hold `budget` classes")
+        for name, low, high, integer in LIMITS:
+            if options[name] is not None:
+                check_number(name, options[name], low=low, high=high or self.n_rows_, integer=integer)
+        until_enough = options["loss"] == "cross_entropy" and options["rest"] == "mask" and budget is threshold is None
+        options |= {
             "budget": 0 if threshold is not None else int(budget or default_budget(self.n_rows_)),
             "threshold": float(threshold or 0),
-            "n_probe": self._probes(n_probe),
-            "until_enough": loss == "cross_entropy" and budget is None and threshold is None and rest == "mask",
+            "n_probe": self._probes(options["n_probe"]),
         }
-
-    def _losses_and_gradients(self, Q: Rows, Y: Labels, reach: dict[str, Any], **options: Any) -> ApproximateLosses:
-        """Ask the core for losses and gradients of a search that goes as far as `_reach` says."""
-        options = {"n_iter": 0, "step": "full", "answer": "blocks", "rule": "exact_scores"} | options
-        check_choice("rule", options["rule"], ("exact_scores", "printed"))
-        check_flag("fill", options["fill"])
-        if options["fill"] and not reach["budget"]:
-            raise ValueError("fill is True with a threshold; clusters are read until they hold `budget` classes")
-        check_choice("step", options["step"], ("full", "frank_wolfe"))
-        check_choice("answer", options["answer"], ("blocks", "active"))
-        check_number("smoothing", options["smoothing"], low=0)
-        check_number("tolerance", options["tolerance"], low=0)
-        check_number("n_iter", options["n_iter"], low=0, high=2**31 - 1, integer=True)
         queries, n, _ = queries_of(Q, self.n_features_in_, dense=True)
         indptr, labels = labels_of(Y, n, self.n_rows_)
         lists = {"labels_indptr": indptr, "labels": labels}
-        answers = self._fitted().loss_and_gradient(x=queries, **lists, **options, **reach, n_threads=self._n_threads())
+        answers = index.loss_and_gradient(x=queries, until_enough=until_enough, **lists, **options, n_threads=n_threads)
         parts = (answers["values"], answers["ids"], answers["indptr"])
         gradients: sp.csr_array = sp.csr_array(parts, shape=(n, self.n_rows_))
         gradients.sort_indices()
-        report = SearchReport.of(answers, self.n_features_in_)
-        return ApproximateLosses(np.asarray(answers["losses"]), gradients, report)
+        names = ("n_found", "n_exact", "n_scanned", "n_multiplied")
+        n_found, n_exact, n_scanned, n_multiplied = (np.asarray(answers[name], dtype=np.int64) for name in names)
+        n_multiplied = n_multiplied + n_exact * self.n_features_in_
+        pair = ApproximateLosses(np.asarray(answers["losses"]), gradients)
+        pair.report = SearchReport(n_found, n_exact, n_scanned, n_multiplied, np.asarray(answers["certified"]))
+        return pair

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number
+from manyclass.checks import check_number, n_threads_from
 from manyclass.help_lines import storing
-from manyclass.search.clustered import AUTO_RECALL, ApproximateLosses, ClusteredRows, fewest_probes
-from manyclass.search.inputs import Labels, Rows
+from manyclass.search.clustered import ApproximateLosses, ClusteredRows, Labels, Rows
+from manyclass.weights.arrays import Floats, Ids
 
 K_MEANS_ITERATIONS = 10
 SAMPLE_PER_CLUSTER = 256
@@ -59,7 +58,7 @@ class DecomposedIndex(ClusteredRows):
     SEARCH: ClassVar[str] = "decomposed"
     _BY_BLOCKS = True
     _RECALL_QUERIES = 64
-    _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {"n_probe_": (int, 1, 2**31 - 1)}
+    _STATE: ClassVar[dict[str, type]] = {"n_probe_": int}
 
     @storing
     def __init__(
@@ -73,31 +72,23 @@ class DecomposedIndex(ClusteredRows):
     ) -> None:
         """Store the parameters."""
 
-    def _cluster(self, rows: NDArray[np.float32]) -> None:
+    def _cluster(self, rows: Floats) -> None:
         """Make the clusters of each block of the rows, and choose n_probe_."""
         centers = [
-            _core.spherical_kmeans(
-                np.ascontiguousarray(block),
-                n_clusters=self._n_clusters(len(rows)),
-                n_iter=K_MEANS_ITERATIONS,
-                sample_per_cluster=SAMPLE_PER_CLUSTER,
-                radius=0.0,
-                seed=(self._seed + j) % 2**64,
-                n_threads=self._n_threads(),
-            )["centroids"]
+            self._find_clusters(np.ascontiguousarray(block), j, K_MEANS_ITERATIONS, SAMPLE_PER_CLUSTER, 0.0)[
+                "centroids"
+            ]
             for j, block in enumerate(self._blocks(rows))
         ]
         self._build(rows, np.hstack(centers), np.zeros((0, 0), dtype=np.int32))
-        n_probe = fewest_probes(self._recall_of_rows(), AUTO_RECALL) if self.n_probe == "auto" else self.n_probe
-        self.n_probe_ = int(n_probe)
+        self._choose_probes()
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
-        n_rows, n_features = shape
-        check_number("n_blocks", self.n_blocks, low=1, high=n_features, integer=True)
-        self._check_run(n_rows)
+        check_number("n_blocks", self.n_blocks, low=1, high=shape[1], integer=True)
+        super()._check_parameters(shape)
         if self.n_probe != "auto":
-            check_number("n_probe", self.n_probe, low=1, high=self._n_clusters(n_rows), integer=True)
+            check_number("n_probe", self.n_probe, low=1, high=self._n_clusters(shape[0]), integer=True)
 
     def follow_training(self, n_replaced: int) -> bool:
         """Make the clusters anew, which is cheap for few columns, where all rows may have moved since the last time.
@@ -204,17 +195,15 @@ class DecomposedIndex(ClusteredRows):
                 name, value, only = ("rest", rest, "zero") if rest == "mask" else ("answer", answer, "blocks")
                 raise ValueError(f"{name} is {value!r}; with rule='printed' it must be {only!r}")
             rest = "zero"
-        reach = self._reach(loss, n_probe, budget, threshold, rest)
-        messages = {"n_iter": n_iter, "step": step, "answer": answer, "rule": rule}
-        return self._losses_and_gradients(Q, Y, reach, smoothing=smoothing, tolerance=tolerance, fill=fill, **messages)
+        reach = {"loss": loss, "n_probe": n_probe, "budget": budget, "threshold": threshold, "rest": rest}
+        messages = {"n_iter": n_iter, "step": step, "answer": answer, "rule": rule, "tolerance": tolerance}
+        return self._losses_and_gradients(Q, Y, **reach, **messages, smoothing=smoothing, fill=fill)
 
-    def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    def _blocks(self, matrix: Floats) -> list[Floats]:
         """The columns of each block."""
         self.block_starts_ = np.arange(self.n_blocks + 1) * self.n_features_in_ // self.n_blocks
         return np.split(matrix, self.block_starts_[1:-1], axis=1)
 
-    def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
+    def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
         blocks = [np.ascontiguousarray(block) for block in self._blocks(centers)]
-        self._index = _core.DecomposedIndex(rows, blocks, labels=list(labels), n_threads=self._n_threads())
-        self.cluster_centers_ = centers
-        self.n_clusters_ = len(centers)
+        return _core.DecomposedIndex(rows, blocks, labels=list(labels), n_threads=n_threads_from(self.n_jobs))

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number
+from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.help_lines import storing
-from manyclass.search.clustered import AUTO_RECALL, ApproximateLosses, ClusteredRows, fewest_probes
-from manyclass.search.inputs import Exclude, Labels, Rows
+from manyclass.search.clustered import ApproximateLosses, ClusteredRows, Exclude, Labels, Rows, fewest_probes
+from manyclass.weights.arrays import Floats, Ids
 
 # Clusters are made anew once the expected cost of a probe, C sum n_c^2 / K^2, has doubled, or the recall of the rows
 # themselves at n_probe_ has fallen by a tenth. Recall is measured again each time half as many rows as there are have
@@ -95,15 +95,9 @@ class SphericalClusterIndex(ClusteredRows):
     SEARCH: ClassVar[str] = "mips"
     _RECALL_QUERIES = 256
     _KMEANS: ClassVar = {"mean_cosine": np.float64, "moved": np.int64, "repaired": np.int64, "sizes": np.int32}
-    _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {
-        "radius_": (float, 0, float(np.finfo(np.float32).max)),
-        "n_probe_": (int, 1, 2**31 - 1),
-        "recall_": (float, 0, 1),
-        "n_reclusterings_": (int, 0, 2**63),
-        "_seed": (int, 0, 2**64),
-        "_replaced": (int, 0, 2**63),
-        "_imbalance_made": (float, 0, np.inf),
-    }
+    _STATE: ClassVar[dict[str, type]] = {"radius_": float, "recall_": float, "_imbalance_made": float} | dict.fromkeys(
+        ("n_probe_", "n_reclusterings_", "_seed", "_replaced"), int
+    )
 
     kmeans_stats_: dict[str, NDArray[Any]]
 
@@ -128,7 +122,7 @@ class SphericalClusterIndex(ClusteredRows):
         check_number("n_iter", self.n_iter, low=1, high=2**31 - 1, integer=True)
         if self.sample_per_cluster is not None:
             check_number("sample_per_cluster", self.sample_per_cluster, low=1, high=2**31 - 1, integer=True)
-        self._check_run(shape[0])
+        super()._check_parameters(shape)
 
     def query_above(
         self, Q: Rows, threshold: ArrayLike, *, n_probe: int | None = None, exclude: Exclude = None
@@ -208,7 +202,7 @@ class SphericalClusterIndex(ClusteredRows):
         heads : ndarray of shape (n, m), int32
             Best first, -1 where the scanned clusters have too few rows.
         """
-        self._fitted().fill_heads(X, labels, self.n_probe_, heads, self._n_threads())
+        self._fitted().fill_heads(X, labels, self.n_probe_, heads, n_threads_from(self.n_jobs))
 
     def tune(self, Q: Rows, *, k: int = 10, recall: float = 0.9, exclude: Exclude = None) -> int:
         """Set `n_probe_` to the smallest number of clusters that finds a share of the k best rows of these queries.
@@ -283,39 +277,24 @@ class SphericalClusterIndex(ClusteredRows):
             The pair has an attribute `report`, a `SearchReport`: for each query what the search cost, and whether the
             answer is certified, with what that means for each loss.
         """
-        reach = self._reach(loss, n_probe, budget, threshold, rest)
-        return self._losses_and_gradients(Q, Y, reach, smoothing=smoothing, tolerance=tolerance, fill=fill)
+        reach = {"loss": loss, "n_probe": n_probe, "budget": budget, "threshold": threshold, "rest": rest}
+        return self._losses_and_gradients(Q, Y, **reach, smoothing=smoothing, tolerance=tolerance, fill=fill)
 
-    def _cluster(self, rows: NDArray[np.float32], n_before: int = 0) -> None:
+    def _cluster(self, rows: Floats, n_before: int = 0) -> None:
         """Make the clusters of `rows`, choose n_probe_ and measure what later checks compare with."""
-        n_clusters, self.n_reclusterings_ = self._n_clusters(len(rows)), n_before
+        self.n_reclusterings_ = n_before
         self.radius_ = _core.norm_of_longest(rows) if self.augment_norm else 0.0  # k-means refuses what is not finite
-        clusters = _core.spherical_kmeans(
-            rows,
-            n_clusters=n_clusters,
-            n_iter=int(self.n_iter),
-            sample_per_cluster=int(self.sample_per_cluster or 0),
-            radius=self.radius_,
-            seed=(self._seed + self.n_reclusterings_) % 2**64,
-            n_threads=self._n_threads(),
-        )
+        sample = int(self.sample_per_cluster or 0)
+        clusters = self._find_clusters(rows, n_before, int(self.n_iter), sample, self.radius_)
         self.kmeans_stats_ = {name: np.array(clusters[name], dtype=kind) for name, kind in self._KMEANS.items()}
-        self.kmeans_stats_["sizes"] = self.kmeans_stats_["sizes"].reshape(-1, n_clusters)
+        self.kmeans_stats_["sizes"] = self.kmeans_stats_["sizes"].reshape(-1, self._n_clusters(len(rows)))
         self._build(rows, clusters["centroids"], np.zeros(0, dtype=np.int32))
-        self._replaced = 0
-        self._imbalance_made = self.imbalance_
-        curve = self._recall_of_rows()
-        if self.n_probe == "auto":
-            self.n_probe_ = fewest_probes(curve, AUTO_RECALL)
-        else:
-            self.n_probe_ = min(int(self.n_probe), self.n_clusters_)
-        self.recall_ = float(curve[self.n_probe_ - 1])
+        self._replaced, self._imbalance_made = 0, self.imbalance_
+        self.recall_ = self._choose_probes()
 
-    def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
-        how: dict[str, Any] = {"radius": self.radius_, "labels": labels, "n_threads": self._n_threads()}
-        self._index = _core.ClusterIndex(rows, centers, **how)
-        self.cluster_centers_ = centers
-        self.n_clusters_ = len(centers)
+    def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
+        how: dict[str, Any] = {"radius": self.radius_, "labels": labels, "n_threads": n_threads_from(self.n_jobs)}
+        return _core.ClusterIndex(rows, centers, **how)
 
     def _has_worn(self) -> bool:
         """Whether a check says that the clusters no longer fit the rows."""

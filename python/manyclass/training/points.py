@@ -21,7 +21,7 @@ from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import check_number, core_data, row_norms_sq
 from manyclass.figures import FIGURES
-from manyclass.search.inputs import class_rows, queries
+from manyclass.search.clustered import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
 from manyclass.training.plan import (
