@@ -212,9 +212,9 @@ def test_a_weight_beyond_the_bound_is_refused_on_a_worker(client, data):
     w = np.where(np.arange(N) == 150, 1e120, 1.0)
     model = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client)
     for call in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match=r"sample_weight\[50\] is 1e\+120; .*at most 1e\+100"):  # of its part
+        with pytest.raises(ValueError, match=r"sample_weight\[50\] is 1e\+120; .*at most 1e\+?100"):  # of its part
             call(*arrays(X, y), sample_weight=da.from_array(w, chunks=CHUNK))
-    with pytest.raises(ValueError, match=r"class_weight\['class 01'\] is 1e\+120; .*at most 1e\+100"):
+    with pytest.raises(ValueError, match=r"class_weight\['class 01'\] is 1e\+120; .*at most 1e\+?100"):
         DaskSoftmaxClassifier(**parameters(class_weight={"class 01": 1e120}), client=client).fit(*arrays(X, y))
     assert not hasattr(model, "classes_")
 

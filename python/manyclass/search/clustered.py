@@ -298,8 +298,10 @@ class ClusteredRows(BaseEstimator):
     n_probe: int | str
     n_jobs: int | None
     random_state: Any
+    n_reclusterings_: int = 0
     _index: Any
     _seed: int
+    _replaced: int = 0
 
     # What a file of the index is called, and what it holds beside arrays and parameters.
     FORMAT: ClassVar[tuple[str, str]]
@@ -401,6 +403,25 @@ class ClusteredRows(BaseEstimator):
         index.update(changed, new, n_threads=n_threads_from(self.n_jobs))
         return self
 
+    def follow_training(self, n_replaced: int) -> bool:
+        """Note rows that have been replaced, and make the clusters anew where they no longer fit.
+
+        Parameters
+        ----------
+        n_replaced : int
+            Rows that a trainer has replaced in the core since the last call.
+
+        Returns
+        -------
+        bool
+            Whether the clusters were made anew.
+        """
+        self._replaced += n_replaced
+        if not self._has_worn():
+            return False
+        self._cluster(self._index.rows(), self.n_reclusterings_ + 1)
+        return True
+
     @property
     def rows_(self) -> NDArray[np.float32]:
         """A copy of the rows as they are now."""
@@ -495,7 +516,9 @@ class ClusteredRows(BaseEstimator):
         self._index = self._core_index(rows, centers, labels)
         self.cluster_centers_, self.n_clusters_ = centers, len(centers)
 
-    def _find_clusters(self, rows: Floats, number: int, n_iter: int, sample_per_cluster: int, radius: float) -> Any:
+    def _find_clusters(
+        self, rows: Floats, number: int, n_iter: int = 10, sample_per_cluster: int = 256, radius: float = 0.0
+    ) -> Any:
         """Run spherical k-means, whose seed is that of the index and a number."""
         return _core.spherical_kmeans(
             rows,

@@ -12,9 +12,6 @@ from manyclass.help_lines import storing
 from manyclass.search.clustered import ApproximateLosses, ClusteredRows, Labels, Rows
 from manyclass.weights.arrays import Floats, Ids
 
-K_MEANS_ITERATIONS = 10
-SAMPLE_PER_CLUSTER = 256
-
 
 class DecomposedIndex(ClusteredRows):
     r"""Index over blocks of columns of W, that follows changes of W.
@@ -72,14 +69,11 @@ class DecomposedIndex(ClusteredRows):
     ) -> None:
         """Store the parameters."""
 
-    def _cluster(self, rows: Floats) -> None:
+    def _cluster(self, rows: Floats, n_before: int = 0) -> None:
         """Make the clusters of each block of the rows, and choose n_probe_."""
-        centers = [
-            self._find_clusters(np.ascontiguousarray(block), j, K_MEANS_ITERATIONS, SAMPLE_PER_CLUSTER, 0.0)[
-                "centroids"
-            ]
-            for j, block in enumerate(self._blocks(rows))
-        ]
+        self._replaced = 0
+        blocks = enumerate(self._blocks(rows))
+        centers = [self._find_clusters(np.ascontiguousarray(block), j)["centroids"] for j, block in blocks]
         self._build(rows, np.hstack(centers), np.zeros((0, 0), dtype=np.int32))
         self._choose_probes()
 
@@ -90,25 +84,9 @@ class DecomposedIndex(ClusteredRows):
         if self.n_probe != "auto":
             check_number("n_probe", self.n_probe, low=1, high=self._n_clusters(shape[0]), integer=True)
 
-    def follow_training(self, n_replaced: int) -> bool:
-        """Make the clusters anew, which is cheap for few columns, where all rows may have moved since the last time.
-
-        Parameters
-        ----------
-        n_replaced : int
-            Rows that a trainer has replaced in the core since the last call.
-
-        Returns
-        -------
-        bool
-            Whether the clusters were made anew.
-        """
-        self._replaced = getattr(self, "_replaced", 0) + n_replaced
-        if self._replaced < self.n_rows_:
-            return False
-        self._replaced = 0
-        self.fit(self._index.rows())
-        return True
+    def _has_worn(self) -> bool:
+        """Whether all rows may have moved: to make the clusters anew is cheap for few columns."""
+        return self._replaced >= self.n_rows_
 
     def loss_and_gradient(
         self,

@@ -173,24 +173,6 @@ class SphericalClusterIndex(ClusteredRows):
         self.follow_training(np.size(ids))
         return self
 
-    def follow_training(self, n_replaced: int) -> bool:
-        """Note rows that have been replaced, and make the clusters anew where they no longer fit.
-
-        Parameters
-        ----------
-        n_replaced : int
-            Rows that a trainer has replaced in the core since the last call.
-
-        Returns
-        -------
-        bool, whether the clusters were made anew
-        """
-        self._replaced += n_replaced
-        if self.recluster != "auto" or not self._has_worn():
-            return False
-        self._cluster(self._index.rows(), self.n_reclusterings_ + 1)
-        return True
-
     def fill_heads(self, X: NDArray[np.float32], labels: NDArray[np.int32], heads: NDArray[np.int32]) -> None:
         """Write the best rows for each point, its label left out, to `heads`; `n_probe_` clusters are scanned.
 
@@ -298,6 +280,8 @@ class SphericalClusterIndex(ClusteredRows):
 
     def _has_worn(self) -> bool:
         """Whether a check says that the clusters no longer fit the rows."""
+        if self.recluster != "auto":
+            return False
         if self.imbalance_ > MOST_IMBALANCE_GROWTH * self._imbalance_made:
             return True
         if self._replaced < CHECK_EVERY * self.n_rows_:
