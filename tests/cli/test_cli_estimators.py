@@ -293,7 +293,7 @@ def test_what_predict_cannot_do_is_refused(tmp_path, data, capsys):
     names = np.array([f"a\t{k}" for k in range(K)])
     SoftmaxClassifier(max_iter=1).fit(X, names[first_label(Y)]).save(tmp_path / "tabs")
     assert the_error(capsys, "predict", tmp_path / "tabs", data) == (
-        "the label 'a\\t0' holds a tab or a newline; choose --output-format jsonl"
+        "the name 'a\\t0' holds a tab or a newline; choose --output-format jsonl"
     )
     assert len(output_of(capsys, "predict", tmp_path / "tabs", data, "--output-format", "jsonl").splitlines()) == 120
 

@@ -58,7 +58,7 @@ def test_sets_of_the_model_file_need_no_rows(tmp_path, data, model, capsys):
     sets = loaded.predict_set(xmc(data)[0], 0.6)
     assert [len(line.split("\t")) // 2 for line in lines] == [*map(len, sets)]
     told = the_error(capsys, "predict", model, data, "--coverage", 0.6)
-    assert told.endswith("the model has no sets; give labelled rows by --calibration")
+    assert told == "coverage is 0.6; calibrate_sets(X, y, coverage) was given none"
 
 
 def test_evaluate_tells_how_many_sets_hold_their_label(tmp_path, data, model, capsys):

@@ -50,6 +50,7 @@ ROWS = 1024  # at a time, where a row may have many labels
 
 # Labels of some rows and their scores, one row after the other, and where each row ends.
 Answers = tuple[NDArray[Any], NDArray[np.floating[Any]], NDArray[np.integer[Any]]]
+Ask = Callable[[slice], Answers]
 
 
 @dataclass
@@ -123,17 +124,11 @@ class SetOptions:
     calibration: str | None = None
 
     def prepare(self, reading: Reading, model: Classifier) -> None:
-        """Make the model ready for its sets; raises ValueError where rows are too few, or it can have none."""
-        if self.coverage is None:
-            return
-        if self.calibration is not None:
+        """Make the model ready for its sets, if it is to have others than those of its file."""
+        if self.coverage is not None and self.calibration is not None:
             rows = labelled_rows(reading, self.calibration, expected_by(model, need_label=True))
             with waiting(f"calibrating sets by {rows.X.shape[0]} rows"):
                 model.calibrate_sets(rows.X, labels_of(model, rows), self.coverage)
-        elif all(rule.coverage != self.coverage for rule in predictions.state_of(model).sets):
-            raise ValueError(
-                f"--coverage is {self.coverage}, for which the model has no sets; give labelled rows by --calibration"
-            )
 
 
 def check_options(arguments: Any) -> None:
@@ -166,7 +161,6 @@ def expected_by(model: Classifier, *, need_label: bool) -> Expected:
 def describe_model(path: str, model: Classifier) -> dict[str, Any]:
     """Return facts of a model that was loaded from a file."""
     curve, classes, vectorizer = model.loss_curve_, model.classes_, vectorizer_of(model)
-    kind = "text" if classes.dtype.kind in "UT" or isinstance(classes[0], str) else str(classes.dtype)
     raw = {"texts": "not read"}
     if isinstance(vectorizer, SequenceEncoder):
         items = f"{len(vectorizer.items_)} items, decay {vectorizer.decay_:g}"
@@ -179,7 +173,7 @@ def describe_model(path: str, model: Classifier) -> dict[str, Any]:
         "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
         "features": model.n_features_in_,
         "classes": len(classes),
-        "labels": f"{kind}, {classes[0]} ... {classes[-1]}",
+        "labels": f"{classes[0]} ... {classes[-1]}",
         "labels_of_a_row": f"several, {model.n_labels_} on average" if takes_several(model) else "one",
         **raw,
         **model.storage(),
@@ -605,9 +599,7 @@ def _predict(args: PredictArguments, model: Classifier) -> None:
         how["exclude"] = None if exclude is None else exclude[block]
         return _above(least, *model.predict_top_k(rows, min(args.k, len(name_of)), **how))
 
-    is_best = args.sets.coverage is None and parents is None
-    step = max(1, BLOCK_CELLS // min(args.k, len(name_of))) if is_best else ROWS
-    _write(args, ask, step, X.shape[0] if hasattr(X, "shape") else len(X), who, name_of)
+    _write(args, ask, X.shape[0] if hasattr(X, "shape") else len(X), who, name_of)
 
 
 def _labels_in(data: Records, classes: NDArray[Any]) -> sp.csr_array:
@@ -627,7 +619,7 @@ def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dic
         return labels, np.log(p), ends
 
     who = {"chooser": readable(choosers).tolist()}
-    _write(args, ask, max(1, BLOCK_CELLS // k), sets.n_rows, who, name_of)
+    _write(args, ask, sets.n_rows, who, name_of)
 
 
 def _above(least: float, labels: NDArray[Any], scores: NDArray[np.floating[Any]]) -> Answers:
@@ -654,38 +646,31 @@ def _names(args: PredictArguments, classes: NDArray[Any]) -> dict[Any, Any]:
     return dict(zip(classes.tolist(), names.tolist(), strict=True))
 
 
-def _write(
-    args: PredictArguments,
-    ask: Callable[[slice], Answers],
-    step: int,
-    n_rows: int,
-    who: dict[str, list[Any]],
-    name_of: dict[Any, Any],
-) -> None:
-    """Write the answers for all rows, `step` at a time; `who` has what stands before the labels of each."""
-    for title, names in ({"label": [*name_of.values()]} | who).items() if args.output_format == "tsv" else ():
-        for name in names:
-            if isinstance(name, str) and ("\t" in name or "\n" in name):
-                raise ValueError(f"the {title} {name!r} holds a tab or a newline; choose --output-format jsonl")
+def _write(args: PredictArguments, ask: Ask, n_rows: int, who: dict[str, list[Any]], name_of: dict[Any, Any]) -> None:
+    """Write the answers for all rows; `who` has what stands before the labels of each."""
+    form, is_set = args.output_format, args.sets.coverage is not None
+    texts = [name for names in ([*name_of.values()], *who.values()) for name in names if isinstance(name, str)]
+    if form == "tsv" and (broken := [text for text in texts if "\t" in text or "\n" in text]):
+        raise ValueError(f"the name {broken[0]!r} holds a tab or a newline; choose --output-format jsonl")
+    step = ROWS if is_set else max(1, BLOCK_CELLS // min(args.k, len(name_of)))
     bar = progress_bar(n_rows, unit="row", shown=args.progress and bool(args.output))
     with text_output(args.output) as out, contextlib.closing(bar):
-        if args.output_format == "xmc":
+        if form == "xmc":
             out.write(f"{n_rows} {max(name_of.values()) + 1}\n")
         for first in range(0, n_rows, step):
             labels, scores, ends = ask(slice(first, first + step))
             shown = [name_of.get(label, label) for label in labels.tolist()]
-            values = (np.exp(scores) if args.probabilities else scores).tolist()
+            values = [f"{value:.6g}" for value in (np.exp(scores) if args.probabilities else scores).tolist()]
             for row, (begin, end) in enumerate(pairwise([0, *ends.tolist()]), start=first):
-                row_who = {title: row_names[row] for title, row_names in who.items()}
-                out.write(_line(args.output_format, row, row_who, shown[begin:end], values[begin:end]) + "\n")
+                facts = {"row": row} | {title: names[row] for title, names in who.items()}
+                out.write(_line(form, facts, shown[begin:end], values[begin:end]) + "\n")
             bar.update(len(ends))
 
 
-def _line(form: str, row: int, who: dict[str, Any], labels: list[Any], values: list[float]) -> str:
-    """Return a line of the output, with six digits of each score, and the user or chooser of a row."""
+def _line(form: str, facts: dict[str, Any], labels: list[Any], values: list[str]) -> str:
+    """Return a line of the output, with the user or chooser of a row."""
     if form == "jsonl":
-        answer = {"row": row, **who, "labels": labels, "scores": [float(f"{value:.6g}") for value in values]}
-        return json.dumps(answer, ensure_ascii=False)
-    between, behind = (":", " ") if form == "xmc" else ("\t", "\t")
-    pairs = [f"{label}{between}{value:.6g}" for label, value in zip(labels, values, strict=True)]
-    return behind.join([*(map(str, who.values()) if form == "tsv" else ()), *pairs])
+        return json.dumps(facts | {"labels": labels, "scores": [*map(float, values)]}, ensure_ascii=False)
+    if form == "xmc":
+        return " ".join(map("{}:{}".format, labels, values))
+    return "\t".join(map(str, [*facts.values(), *chain.from_iterable(zip(labels, values, strict=True))][1:]))
