@@ -116,7 +116,7 @@ def test_options_of_other_models_are_refused(tmp_path, trips, capsys):
     capsys.readouterr()
     for option in (("--text",), ("--coverage", 0.9), ("--exclude-labels",), ("--mmap",)):
         assert "not for choice models" in the_error(capsys, "predict", tmp_path / "m", trips, *option)
-    for option in (("--labels", "all"), ("--n-bins", 5), ("--normalize",)):
+    for option in (("--labels", "all"), ("--propensities", trips), ("--normalize",)):
         assert "not for choice models" in the_error(capsys, "evaluate", tmp_path / "m", trips, *option)
     other = write_data(tmp_path / "data.txt")
     run("fit", other, "--output", tmp_path / "softmax", "--max-iter", 1)

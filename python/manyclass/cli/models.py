@@ -206,9 +206,7 @@ def print_evaluation(heading: Mapping[str, str], result: Mapping[str, Any]) -> N
     print_table({**heading, **as_text(result)})
 
 
-def evaluated(
-    model: Classifier, data: Records, *, propensities: NDArray[np.float64] | None = None, n_bins: int = 15
-) -> dict[str, Any]:
+def evaluated(model: Classifier, data: Records, propensities: NDArray[np.float64] | None = None) -> dict[str, Any]:
     """Return what there is to measure, the rows that count and those that were dropped.
 
     Parameters
@@ -217,8 +215,6 @@ def evaluated(
     data : Records
     propensities : ndarray of shape (n_classes,), optional
         Then PSP is among the results.
-    n_bins : int
-        Of the expected calibration error.
 
     Raises
     ------
@@ -237,13 +233,11 @@ def evaluated(
     if lost := int((np.diff(data.Y.indptr) - np.diff(Y.indptr))[known_rows].sum()):
         dropped["unseen_labels_of_other_rows"] = lost
     with waiting(f"evaluating {len(known_rows)} rows on {len(model.classes_)} classes"):
-        measures = _measured(model, rows_of(data.X, known_rows), Y[known_rows], propensities, n_bins)
+        measures = _measured(model, rows_of(data.X, known_rows), Y[known_rows], propensities)
     return {**measures, "n_rows": len(known_rows), "dropped_rows": dropped}
 
 
-def _measured(
-    model: Classifier, X: Any, Y: sp.csr_array, propensities: NDArray[np.float64] | None, n_bins: int
-) -> dict[str, Any]:
+def _measured(model: Classifier, X: Any, Y: sp.csr_array, propensities: NDArray[Any] | None) -> dict[str, Any]:
     """Return the measures of rows, each of which has a label among the model's classes."""
     several, one_label = takes_several(model), int(np.diff(Y.indptr).max()) == 1
     ks = tuple(k for k in PLACES if k <= len(model.classes_))
@@ -272,8 +266,7 @@ def _measured(
                 p = predictions.uncalibrated_confidence(model, X, best[:, 0])
             stated["ece_uncalibrated"] = p.reshape(len(best), -1)
         for name, p in stated.items():  # rounding can leave the logarithm of a probability of one above zero
-            shown = np.minimum(p[:, :k], 1)
-            result[name] = metrics.expected_calibration_error(Y, places[:, :k], shown, n_bins)
+            result[name] = metrics.expected_calibration_error(Y, places[:, :k], np.minimum(p[:, :k], 1))
     return result
 
 
@@ -332,8 +325,6 @@ class EvaluateArguments(OnMappedModel):
         which labels of a row are right: its first or all; auto: all if the model was fitted on all
     propensities : FILE
         training data, whose frequencies of labels give the weights of PSP
-    n_bins : int
-        bins of the expected calibration error
     """
 
     data: str
@@ -341,7 +332,6 @@ class EvaluateArguments(OnMappedModel):
     json: bool = False
     labels: Literal["auto", "first", "all"] = "auto"
     propensities: str | None = None
-    n_bins: int = 15
     sets: SetOptions
     columns: ChoiceColumns
 
@@ -384,7 +374,7 @@ def _evaluate_rows(args: EvaluateArguments, model: Classifier) -> dict[str, Any]
         Y = first_labels(records.Y) if is_first else records.Y
         weights = _propensities(model.classes_, records.labels, Y)
     args.sets.prepare(args.reading, model)
-    result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
+    result = evaluated(model, rows, weights)
     coverage = args.sets.coverage
     return result if coverage is None else result | coverage_of_sets(model, rows, coverage)
 

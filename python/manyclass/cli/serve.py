@@ -18,7 +18,6 @@ from manyclass.cli.messages import note, waiting
 from manyclass.cli.models import RECALL, K, OnModel, check_options, describe_model, expected_by
 from manyclass.datasets.csr import rows_of
 from manyclass.serving.predictor import Limits, Predictor
-from manyclass.serving.signals import handling
 
 MOST_PORT = 65535
 TUNE_ROWS = 4096  # rows of --approximate that are read into features: some 512 of them are drawn
@@ -80,9 +79,9 @@ def serve(args: ServeArguments) -> int:
     is printed on one line once the server listens. SIGTERM or Ctrl-C ends it: running requests are finished, and the
     exit code is 0. The command needs an extra: pip install 'manyclass[serve]'.
     """
+    server = importlib.import_module("manyclass.serving.server")  # it needs an extra, which --help does not
     # SIGTERM ends well, and SIGHUP does not end, before the server listens.
-    with handling({"SIGTERM": lambda *_: sys.exit(0), "SIGHUP": signal.SIG_IGN}):
-        server = importlib.import_module("manyclass.serving.server")  # it needs an extra, which --help does not
+    with server.handling({"SIGTERM": lambda *_: sys.exit(0), "SIGHUP": signal.SIG_IGN}):
         check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
         check_options(args)
         address, hosts, is_logged = (args.host, args.port), args.allowed_host or (), args.access_log

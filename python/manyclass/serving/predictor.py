@@ -17,15 +17,8 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_choice, check_flag, check_number
+from manyclass.classifiers import predictions
 from manyclass.classifiers.exclusion import excluded, seen_in
-from manyclass.classifiers.predictions import (
-    Answers,
-    build_index,
-    has_probabilities,
-    state_of,
-    vectorizer_of,
-    with_state,
-)
 from manyclass.datasets import SequenceEncoder, l2_normalize
 from manyclass.datasets.csr import ones_at
 from manyclass.labels import readable
@@ -37,7 +30,6 @@ KEYS = ("rows", "row", "k", "exclude", "approximate")
 LARGEST = float(np.finfo(np.float32).max)  # features are float32
 SCORES = 1 << 24  # that are found at once; the core looks at the clock within them
 SHOWN = 60  # characters of a wrong value that a message repeats
-CORES = joblib.cpu_count()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +63,7 @@ class Limits:
     max_rows: int = 1000
     max_k: int = 100
     max_connections: int = 64
-    max_running: int = CORES
+    max_running: int = joblib.cpu_count()
     max_seconds: float = 20.0
     timeout: float = 10.0
     grace: float = 25.0
@@ -110,12 +102,12 @@ class Predictor:
         Whether rows are divided by their Euclidean norm, as they were in the fit.
     """
 
-    def __init__(self, model: Answers, limits: Limits, k: int, *, normalize: bool = False) -> None:
+    def __init__(self, model: predictions.Answers, limits: Limits, k: int, *, normalize: bool = False) -> None:
         check_number("k", k, low=1, high=limits.max_k, integer=True)
-        state = state_of(model)
+        state = predictions.state_of(model)
         unnamed = Features(state.features.n, None)  # the features of requests have no names
-        self._model = with_state(copy.copy(model), replace(state, features=unnamed))
-        self._encoder: Any = vectorizer_of(model)
+        self._model = predictions.with_state(copy.copy(model), replace(state, features=unnamed))
+        self._encoder: Any = predictions.vectorizer_of(model)
         self._takes_histories = isinstance(self._encoder, SequenceEncoder)
         self._takes_texts = self._encoder is not None and not self._takes_histories
         self._column_labels, self._normalize = state.column_labels, normalize
@@ -129,7 +121,7 @@ class Predictor:
         text = labels.dtype.kind in "OU" and isinstance(names[0], str)
         self._longest = max(map(len, names.tolist())) if text else 0
         self._k, self._max_k = min(k, len(self._classes)), min(limits.max_k, len(self._classes))
-        self._has_probabilities = has_probabilities(model)
+        self._has_probabilities = predictions.has_probabilities(model)
         # What a model computes once, at its first prediction, is computed before threads ask for it.
         self.predict(self.read(b'{"row": ""}' if self._takes_texts else b'{"row": {"indices": [], "values": []}}'))
 
@@ -146,7 +138,7 @@ class Predictor:
         ValueError
             If there is no use for one, or there are too few rows.
         """
-        build_index(self._model, X, self._k, recall)
+        predictions.build_index(self._model, X, self._k, recall)
         self._recall = recall
 
     def read(self, body: bytes) -> Query:
@@ -170,10 +162,8 @@ class Predictor:
         k, most = request.get("k", self._k), self._k if approximate else self._max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
         X = self._matrix(rows)
-        if exclude == "seen":
-            exclude = self._seen(rows, X)
-        elif exclude is not None:
-            exclude = self._excluded([exclude] if "row" in request else exclude, len(rows))
+        if exclude is not None:
+            exclude = self._excluded([exclude] if "row" in request and exclude != "seen" else exclude, rows, X)
         return Query(l2_normalize(sp.csr_array(X)) if self._normalize else X, k, exclude, approximate)
 
     def _matrix(self, rows: list[Any]) -> Any:
@@ -196,15 +186,13 @@ class Predictor:
         rule = f"{'a text, ' * self._takes_texts}a list of {lists}, or an object with the keys 'indices' and 'values'"
         raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")
 
-    def _seen(self, rows: list[Any], X: Any) -> sp.csr_array:
-        if self._takes_histories and isinstance(rows[0], list):
-            return self._excluded(rows, len(rows))
-        return seen_in(X, self._classes, self._column_labels, self._n_features)
-
-    def _excluded(self, lists: Any, n_rows: int) -> sp.csr_array:
+    def _excluded(self, lists: Any, rows: list[Any], X: Any) -> sp.csr_array:
+        if lists == "seen" and not (self._takes_histories and isinstance(rows[0], list)):
+            return seen_in(X, self._classes, self._column_labels, self._n_features)
+        lists = rows if lists == "seen" else lists
         if not isinstance(lists, list) or not all(isinstance(labels, list) for labels in lists):
             raise ValueError("exclude must be a list of labels for each row, for one row a list of labels, or 'seen'")
-        indptr, positions = excluded(self._labels(lists, "exclude"), n_rows, self._classes)
+        indptr, positions = excluded(self._labels(lists, "exclude"), len(rows), self._classes)
         return ones_at(positions, np.diff(indptr), len(self._classes))
 
     def _labels(self, lists: list[list[Any]], name: str) -> list[Any]:
@@ -242,10 +230,10 @@ class Predictor:
         labels, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         columns = {"labels": readable(labels).tolist(), "scores": _rounded(scores)}
         columns |= {"probabilities": _rounded(np.exp(scores))} if self._has_probabilities else {}
-        predictions = []
+        answers = []
         for row, n in enumerate((scores > -np.inf).sum(axis=1).tolist()):  # a label that is missing has the score -inf
-            predictions.append({"row": row} | {name: lists[row][: min(n, query.k)] for name, lists in columns.items()})
-        return json.dumps({"predictions": predictions}, allow_nan=False).encode("ascii")
+            answers.append({"row": row} | {name: lists[row][: min(n, query.k)] for name, lists in columns.items()})
+        return json.dumps({"predictions": answers}, allow_nan=False).encode("ascii")
 
 
 def _rounded(values: NDArray[np.float32]) -> list[list[float]]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import importlib.resources
 import json
 import re
+import signal
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from manyclass.serving.predictor import SHOWN, Limits, Predictor
-from manyclass.serving.signals import handling
 
 try:
     import prometheus_client
@@ -57,6 +58,19 @@ PAGE_HEADERS = {  # the page runs its own script, and asks this server alone
 }
 # Seconds: from a row of a small model, less than a millisecond, to a full batch of a large one.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+@contextlib.contextmanager
+def handling(handlers: Mapping[str, Callable[..., Any] | signal.Handlers]) -> Iterator[None]:
+    """Handle signals, by their names, where the system has them; only the main thread can."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = {name: signal.Signals[name] for name in handlers if is_main and name in signal.Signals.__members__}
+    before = {number: signal.signal(number, handlers[name]) for name, number in numbers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def log(text: str) -> None:
