@@ -348,11 +348,7 @@ def hold_constant(
 
 
 def find_unidentified(
-    objective: ChoiceObjective,
-    free: FreeCoefficients,
-    theta: Doubles,
-    held: Mapping[str, str],
-    seed: int,
+    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, held: Mapping[str, str], seed: int
 ) -> Identification:
     """Return what the data tell of the coefficients of a fitted model, whatever its noise and nests.
 

@@ -84,23 +84,15 @@ class LatentState(MixtureState):
         columns = [sets.X[:, sets.chooser_names.index(name)] for name in self.membership]
         return np.stack([np.ones(sets.n_rows), *columns], axis=1)
 
-    def mean(
-        self,
-        name: str,
-        theta: Doubles,
-        form: ChoiceForm,
-        sets: ChoiceSets,
-        n_threads: int,
-        shares: Doubles | None = None,
-    ) -> Doubles:
+    def mean(self, name: str, theta: Doubles, logit: ChoiceObjective, shares: Doubles | None = None) -> Doubles:
         """Return the mean over classes of "probabilities" or "inclusive_values" of each row.
 
         Shares of classes are of shape (n_classes, n_rows); without, they are those by features.
         """
         coefficients, membership = self.split(theta)
-        answer = getattr(next(make_problems(form, sets, n_threads)), name)
+        answer = getattr(next(make_problems(logit.form, logit.sets, logit.n_threads)), name)
         if shares is None:
-            shares = np.exp(log_shares(membership, self.features(sets)))
+            shares = np.exp(log_shares(membership, self.features(logit.sets)))
         return np.asarray(sum((share * answer(row).T).T for share, row in zip(shares, coefficients, strict=True)))
 
     def objective(self, logit: ChoiceObjective) -> LatentObjective:
@@ -345,12 +337,7 @@ class LatentClasses(ChoiceMixture):
 
 
 def _memberships_of_starts(
-    objective: LatentObjective,
-    free: FreeCoefficients,
-    pooled: Doubles,
-    T: Any,
-    n_starts: int,
-    seed: int,
+    objective: LatentObjective, free: FreeCoefficients, pooled: Doubles, T: Any, n_starts: int, seed: int
 ) -> Iterator[Doubles]:
     """Yield probabilities of classes to begin with: persons beside those of like gradients, who are drawn by chance."""
     k, n, random = objective.state.n_classes, len(objective.features), np.random.RandomState(seed)
@@ -454,13 +441,11 @@ def predict_known(model: ChoiceClassifier, history: ChoiceSets, sets: ChoiceSets
     if not len(numbers) or not np.isin(numbers, memberships.persons).all():
         raise ValueError("sets have persons without a history, or no persons")
     sets = replace(sets, persons=np.searchsorted(memberships.persons, numbers))
-    form = replace(state.form, n_alternatives=sets.n_alternatives)
-    return np.concatenate(
-        [
-            state.mean("probabilities", model.coef_, form, part, threads, memberships.posterior[part.persons].T)
-            for part in sets.parts()
-        ]
-    )
+    logit = ChoiceObjective(replace(state.form, n_alternatives=sets.n_alternatives), sets, np.zeros(0), threads)
+    logits = (replace(logit, sets=part) for part in sets.parts())
+    shares = memberships.posterior.T
+    means = [state.mean("probabilities", model.coef_, part, shares[:, part.sets.persons]) for part in logits]
+    return np.concatenate(means)
 
 
 def compare_classes(model: ChoiceClassifier, sets: ChoiceSets, numbers: Iterable[int]) -> dict[str, list[float]]:

@@ -326,10 +326,9 @@ class MixedLogit(MixtureState):
         ridge = np.append(logit.ridge, np.zeros(len(self.names) - len(logit.ridge)))
         return MixedObjective(self, logit, core, order, persons.cells("the weight", sets.weights), ridge)
 
-    def mean(self, name: str, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Doubles:
+    def mean(self, name: str, theta: Doubles, logit: ChoiceObjective) -> Doubles:
         """Return the mean over the distribution of "probabilities" or "inclusive_values" of each row."""
-        logit = ChoiceObjective(form, replace(sets, sample_weight=None), np.zeros(form.n), n_threads)
-        persons = self.objective(logit)
+        persons = self.objective(replace(logit, sets=replace(logit.sets, sample_weight=None)))
         means = persons.gather(lambda draws, begin: persons.core.mean_probabilities(draws, begin, theta))
         return means[name == "inclusive_values"][np.argsort(persons.order)]
 

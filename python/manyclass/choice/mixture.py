@@ -33,23 +33,19 @@ class MixtureProblem:
     Attributes
     ----------
     state : MixtureState
-    form : ChoiceForm, with the alternatives of the data
-    sets : ChoiceSets without a function of pairs
-    n_threads : int
+    logit : ChoiceObjective, of data without a function of pairs
     """
 
     state: MixtureState
-    form: ChoiceForm
-    sets: ChoiceSets
-    n_threads: int
+    logit: ChoiceObjective
 
     def probabilities(self, theta: Doubles) -> Doubles:
         """Return the probability of each alternative, (n_rows, n_alternatives)."""
-        return self.state.mean("probabilities", theta, self.form, self.sets, self.n_threads)
+        return self.state.mean("probabilities", theta, self.logit)
 
     def inclusive_values(self, theta: Doubles) -> Doubles:
         """Return the expected logsum of each row, (n_rows,)."""
-        return self.state.mean("inclusive_values", theta, self.form, self.sets, self.n_threads)
+        return self.state.mean("inclusive_values", theta, self.logit)
 
     def utilities(self, theta: Doubles) -> Doubles:
         """Return the logarithms of probabilities: a mixture has no utility of its own."""
@@ -58,7 +54,7 @@ class MixtureProblem:
 
     def losses(self, theta: Doubles) -> Doubles:
         """Return the log-loss of each row, in nats."""
-        chosen = self.sets.known_choices
+        chosen = self.logit.sets.known_choices
         with np.errstate(divide="ignore"):
             return np.asarray(-np.log(self.probabilities(theta)[np.arange(len(chosen)), chosen]))
 
@@ -77,10 +73,11 @@ class MixtureState(ABC):
 
     def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
         """Yield the problems of ranges of rows."""
-        return (MixtureProblem(self, form, part, n_threads) for part in sets.parts())
+        logits = (ChoiceObjective(form, part, np.zeros(form.n), n_threads) for part in sets.parts())
+        return (MixtureProblem(self, logit) for logit in logits)
 
     @abstractmethod
-    def mean(self, name: str, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Doubles:
+    def mean(self, name: str, theta: Doubles, logit: ChoiceObjective) -> Doubles:
         """Return the mean over persons of "probabilities" or "inclusive_values" of each row."""
 
     @abstractmethod
