@@ -492,20 +492,17 @@ def precondition(
     save: both are made `near` the minimum only, for steps with drawn alternatives. `bounded` is whether coefficients
     have bounds, for which it is a diagonal.
     """
-    sets = objective.sets
+    sets, form = objective.sets, objective.form
     metric = min(n_rows, sets.n_rows) * free.n**2 + 2 * free.n**3  # products that make it, and its eigenvectors
     evaluation = sets.n_pairs * (1 + len(sets.pair_names)) + sets.n_rows * free.n
     pays = 0 < metric <= max(EVALUATIONS_SAVED * evaluation, A_MOMENT)
-    form = objective.form
-    has_metric = (form if not near else replace(form, rank=-bool(form.rank))).core.has_scores()
-    if has_metric and pays and (near or form.model == "gumbel"):
-        rows = np.sort(np.random.RandomState(seed).permutation(objective.sets.n_rows)[:n_rows])
-        second_derivatives = replace(objective, sets=objective.sets.take(rows)).metric(theta)
-        free_derivatives = free.matrix.T @ second_derivatives @ free.matrix
-        return whiten(
-            free_derivatives, free.bounded if bounded is None else bounded, flat=0.0 if form.rank > 0 else 1e3
-        )
-    return sp.diags_array(free.select(1 / objective.scales(theta))).tocsr()  # of none, DIA has no transpose
+    linear = replace(form, rank=-bool(form.rank)) if near else form
+    if not pays or not linear.core.has_scores() or not (near or form.model == "gumbel"):
+        return sp.diags_array(free.select(1 / objective.scales(theta))).tocsr()  # of none, DIA has no transpose
+    rows = np.sort(np.random.RandomState(seed).permutation(sets.n_rows)[:n_rows])
+    second_derivatives = free.matrix.T @ replace(objective, sets=sets.take(rows)).metric(theta) @ free.matrix
+    flat = 0.0 if form.rank > 0 else 1e3
+    return whiten(second_derivatives, free.bounded if bounded is None else bounded, flat)
 
 
 def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Any:

@@ -51,17 +51,6 @@ MOST_SAMPLED = 300  # coefficients that few rows are asked about: of more, those
 MOST_STEPS, MOST_ROUNDS = 60, 12
 MOVES = 1e-5  # of a direction in standard units: the least part that counts
 SHOWN = 6  # names in a message
-REMEDIES = {
-    "no variation": "is the same for all alternatives of each set: leave it out, or let it interact with a constant",
-    "never available": "belongs to alternatives that no set has beside others: leave them out",
-    "never chosen": "tends to minus infinity, as its alternatives are: leave them out, or set alpha",
-    "collinear": "they make up for each other: leave one out, set a reference, or set alpha",
-    "more coefficients than choices": "any values may fit: leave some out, or set alpha",
-    "separation": "the likelihood grows without end along it: set alpha, merge what is rare, or leave it out",
-    "flat": "the likelihood does not change with it at the estimate: leave it out, or set alpha",
-    "at its bound": "the errors of others hold it fixed there: leave it out, or free it",
-    "nest of all alternatives": "its dissimilarity is only a scale and stays 1: leave the nest out",
-}
 QUIET = "nest of one alternative"  # what is usual, and known without data
 
 
@@ -100,18 +89,14 @@ class Identification:
         return replace(self, names=names, basis=basis, unknown=unknown)
 
     def describe(self) -> str:
-        """Return what names the coefficients without standard errors, causes and remedies; empty where all have."""
+        """Return what names the coefficients without standard errors and the causes; empty where all have."""
         by_cause: dict[str, list[str]] = {}
         for name in np.array(self.names, dtype=object)[np.broadcast_to(self.unknown, len(self.names))]:
-            by_cause.setdefault(self.causes[name], []).append(name)
-        if not by_cause:
-            return ""
-        sentences = []
-        for cause, names in by_cause.items():
-            remedy = next((text for kind, text in REMEDIES.items() if cause.startswith(kind)), "")
-            sentences.append(f"{_shorten(names)} ({cause.split(':')[0]}): {remedy}")
+            by_cause.setdefault(self.causes[name].split(":")[0], []).append(name)
+        listed = "; ".join(f"{_shorten(names)} ({cause})" for cause, names in by_cause.items())
         counted = f"{np.sum(self.unknown)} of {len(self.names)} coefficients have no standard errors"
-        return f"{counted} and are not counted as free: {'; '.join(sentences)}"
+        remedy = "Leave out or merge what the data do not tell, or set alpha"
+        return f"{counted} and are not counted as free: {listed}. {remedy}" if by_cause else ""
 
 
 def _shorten(names: list[str]) -> str:
