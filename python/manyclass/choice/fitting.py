@@ -258,6 +258,7 @@ class LogLikelihood(ABC):
         """
         M = np.asarray(M)
         sizes = np.sqrt(self.scales(theta) ** 2 @ M**2)
+        sizes[~((sizes > 0) & np.isfinite(sizes))] = 1.0
         moves, gradient = M / sizes, self(theta)[1]
         slopes = np.array([self(theta + STEP * move)[1] - gradient for move in moves.T]).reshape(moves.T.shape)
         second = slopes @ moves / STEP

@@ -268,9 +268,9 @@ class MixedLogit(MixtureState):
         return [DISTRIBUTIONS[name] for name in self.mixture.coefficients.values()]
 
     @property
-    def are_logs(self) -> NDArray[np.bool_]:
-        """Whether each of them is the logarithm of what varies."""
-        return np.array([distribution.sign != 0 for distribution in self.distributions])
+    def signs(self) -> Doubles:
+        """The sign of what varies of each that is its logarithm, and 0 of the others."""
+        return np.array([distribution.sign for distribution in self.distributions])
 
     def draws(self, begin: int, end: int) -> NDArray[np.float32]:
         """Return z of persons from `begin` to before `end`, (n_persons, n_varying, n_draws)."""
@@ -291,8 +291,7 @@ class MixedLogit(MixtureState):
         L = np.zeros((len(z), len(z)))
         L[tuple(np.array([*self.places.values()]).T)] = theta[self.form.n :]
         v = theta[self.columns, None] + L @ z
-        signs = [distribution.sign for distribution in self.distributions]
-        values = [sign * np.exp(row) if sign else row for sign, row in zip(signs, v, strict=True)]
+        values = [sign * np.exp(row) if sign else row for sign, row in zip(self.signs, v, strict=True)]
         return dict(zip(self.mixture.coefficients, values, strict=True))
 
     def description(self) -> dict[str, Any]:
@@ -318,7 +317,7 @@ class MixedLogit(MixtureState):
             problem=problem,
             persons=np.append(0, np.cumsum(np.bincount(persons.rows))),
             columns=self.columns,
-            signs=np.array([distribution.sign for distribution in self.distributions]),
+            signs=self.signs,
             spreads=spreads.ravel(),
             shifts=shifts.ravel(),
             n_coefficients=len(self.names),
@@ -346,12 +345,12 @@ class MixedLogit(MixtureState):
         Spreads move persons' log-likelihoods by about `FIRST_SPREAD`; off the diagonal of L they are 0.
         """
         theta = np.append(means, np.zeros(len(self.names) - len(means)))
-        logs = self.columns[self.are_logs]
+        logs = self.columns[self.signs != 0]
         theta[logs] = np.log(np.maximum(np.abs(theta[logs]), 1e-3))
         slopes = objective.scores(theta)[:, self.columns]
         spreads = FIRST_SPREAD / np.maximum(np.sqrt(objective.weights @ slopes**2), 1e-6)
         # Of a logarithm, 1 is much; rows that means separate have slopes near 0.
-        spreads = np.where(self.are_logs, np.minimum(spreads, 1), spreads)
+        spreads = np.where(self.signs != 0, np.minimum(spreads, 1), spreads)
         for place, (row, column) in enumerate(self.places.values(), start=len(means)):
             theta[place] = spreads[row] * (row == column)
         return theta
@@ -419,7 +418,7 @@ class MixedObjective(LogLikelihood):
     def scales(self, theta: Doubles) -> Doubles:
         """Return about the square roots of the second derivatives, relative to each other."""
         state, scales = self.state, self.logit.scales(theta)
-        logs = state.columns[state.are_logs]
+        logs = state.columns[state.signs != 0]
         scales[logs] *= np.exp(theta[logs])
         spreads = [scales[state.columns[row]] for row, _ in state.places.values()]
         features = np.sqrt(np.mean(self.logit.sets.X**2, axis=0))
