@@ -16,7 +16,7 @@ from sklearn.metrics import confusion_matrix
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, plot
 from manyclass.metrics import expected_calibration_error
-from manyclass.papers.summary import ExperimentReport, Plot, write_report
+from manyclass.papers.summary import Plot, write_report
 from manyclass.plot.style import COLOURS, DASHES, MOST_LINES, Panel, Series, line_chart
 
 pytest.importorskip("matplotlib")
@@ -235,9 +235,7 @@ def test_a_saved_picture_tells_what_it_shows(fitted, tmp_path):
 
 def test_a_report_has_vector_pictures_with_alternative_texts(tmp_path):
     some = Plot("race", "A caption", "s", "nats", [Panel("d", [Series("a & b", [1, 2], [3, 4])])])
-    written, _ = write_report(
-        ExperimentReport((), (some,), ()), tmp_path, title="t", command="c", machine={}, records=[]
-    )
+    written = write_report([some], tmp_path, title="t", command="c", machine={}, records=[])
     assert {"race.png", "race.svg", "report.html"} == {path.name for path in written}
     page = (tmp_path / "report.html").read_text("utf-8")
     assert 'src="data:image/svg+xml;base64,' in page

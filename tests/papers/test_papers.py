@@ -16,7 +16,7 @@ from manyclass.cli.options import arguments_from
 from manyclass.cli.parser import build_parser
 from manyclass.papers import EXPERIMENTS, published
 from manyclass.papers.engine import record_figures
-from manyclass.papers.summary import ExperimentReport, PaperFigure
+from manyclass.papers.summary import PaperFigure
 from manyclass.words import objectives
 
 RECORDED = ROOT / "bench/results/papers.jsonl"
@@ -135,7 +135,7 @@ def record_of(**more):
 def test_figures_are_appended_with_what_ran_them(tmp_path):
     file = tmp_path / "results" / "papers.jsonl"
     figure = PaperFigure("Table 2", "mnist", "OVE", {"norm": 0.5, "error": float("nan")}, [record_of(), record_of()])
-    report = ExperimentReport((), (), (), (figure,))
+    report = [figure]
     command = "manyclass experiment titsias --data mnist --methods OVE --seeds 2"
     for _ in range(2):
         assert record_figures(report, "titsias", command, file) == 1
@@ -156,7 +156,7 @@ def test_figures_are_appended_with_what_ran_them(tmp_path):
     ]
     other = {"cpu": "slow", "cores": 2, "isa": "avx2", "load": 1.5}
     on_another = PaperFigure("Table 2", "mnist", "OVE", {"norm": 0.5}, [record_of(machine=other)])
-    record_figures(ExperimentReport((), (), (), (on_another,)), "titsias", command, file)
+    record_figures([on_another], "titsias", command, file)
     runs = [json.loads(line) for line in (tmp_path / "results" / "runs.jsonl").read_text().splitlines()]
     assert [(run["run"], run["cpu"]) for run in runs] == [
         ("2026-01-02 titsias", "fast"),

@@ -12,6 +12,7 @@ from manyclass.cli.messages import note
 from manyclass.cli.options import WithProgress, flag
 from manyclass.papers import EXPERIMENTS, Options, fetch_missing, run_experiment, write_report
 from manyclass.papers.engine import record_figures
+from manyclass.papers.summary import Table
 
 FAILED = 1  # some runs failed; the others are in the report
 
@@ -68,19 +69,21 @@ def experiment(args: ExperimentArguments) -> int:
         fetch_missing(tuple(options.places) or experiment.data, note=note, progress=args.progress)
     folder = Path(args.output or experiment.name)
     outcome = run_experiment(experiment, options, folder, note=note, progress=args.progress)
-    written, problems = write_report(
-        outcome.report,
+    written = write_report(
+        outcome.items,
         folder,
         title=f"{experiment.name}: {experiment.summary}",
         command=shlex.join([*_command(args, options), *(["--output", args.output] if args.output else [])]),
         machine=outcome.records[-1]["machine"],
         records=outcome.records,
     )
-    print("\n".join([*(table.markdown() for table in outcome.report.tables), *outcome.report.notes, *problems]))
+    for item in outcome.items:
+        if isinstance(item, Table | str):
+            print(item if isinstance(item, str) else item.markdown())
     if args.record:
         places = (name if name == place else f"{name}=PATH" for name, place in options.places.items())
         command = shlex.join(_command(args, replace(options, data=tuple(places))))
-        n_figures = record_figures(outcome.report, experiment.name, command, Path(args.record))
+        n_figures = record_figures(outcome.items, experiment.name, command, Path(args.record))
         print(f"{n_figures} figures recorded in {args.record}")
     counts = f"{outcome.n_made} runs made, {outcome.n_known} known before, {outcome.n_failed} failed"
     print(f"{counts}; report: {written[-1]}")

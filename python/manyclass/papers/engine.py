@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import importlib.util
 import itertools
 import json
 import math
@@ -32,7 +33,7 @@ from manyclass import _core
 from manyclass.checks import check_choice, check_number
 from manyclass.classifiers.files import decode_parameters, encode_parameters
 from manyclass.papers.published import NOTES
-from manyclass.papers.summary import ExperimentReport, PaperFigure, Plot, Records, Table
+from manyclass.papers.summary import NO_PLOTS, Item, PaperFigure, Plot, Records, Table
 from manyclass.training.passes import progress_bar
 from manyclass.version import __version__
 
@@ -41,7 +42,7 @@ INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
 
 Results = dict[str, Any]
 Note = Callable[[str], None]
-Items = Iterator[Table | Plot | PaperFigure | str]  # of a report; a str is a sentence that a reader of tables needs
+Items = Iterator[Item]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,7 +306,8 @@ class Outcome:
 
     Attributes
     ----------
-    report : ExperimentReport
+    items : list of Table, Plot, PaperFigure or str
+        What is told of the runs.
     records : list of dict
         Of the runs that were asked for, in their order, made now or before.
     n_made : int
@@ -314,16 +316,13 @@ class Outcome:
         Runs found in the records.
     n_failed : int
         Runs that failed now.
-    skipped : list of str
-        Data sets that are not there.
     """
 
-    report: ExperimentReport
+    items: list[Item]
     records: Records
     n_made: int
     n_known: int
     n_failed: int
-    skipped: list[str]
 
 
 def run_experiment(
@@ -344,7 +343,6 @@ def run_experiment(
     if results:
         note(f"{n_known} of {len(hashes)} runs are in {file} and are not made again")
     new_records: Records = []
-    skipped: list[str] = []
     with contextlib.closing(progress_bar(len(hashes), unit="run", shown=progress, done=n_known)) as bar:
         for name, planned in runs.items():
             missing = [run for key, run in planned.items() if key not in results]
@@ -352,7 +350,6 @@ def run_experiment(
                 context = Context(experiment.load(name, options) if missing else None, results=results)
             except FileNotFoundError as error:
                 note(f"skipped {name}: {error}")
-                skipped.append(name)
                 bar.total -= len(missing)
                 continue
             for run in missing:
@@ -367,7 +364,7 @@ def run_experiment(
     if not records:
         raise ValueError(f"experiment {experiment.name}: none of the data sets {', '.join(options.places)} is there")
     n_failed = sum("error" in record for record in new_records)
-    return Outcome(_report(experiment, records), records, len(new_records), n_known, n_failed, skipped)
+    return Outcome(_report(experiment, records), records, len(new_records), n_known, n_failed)
 
 
 def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
@@ -383,7 +380,7 @@ def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
             note(f"{file}: line {number} is not a whole record and is left out")
 
 
-def record_figures(report: ExperimentReport, experiment: str, command: str, file: Path) -> int:
+def record_figures(items: Iterable[Item], experiment: str, command: str, file: Path) -> int:
     """Append the figures of a report and its command to a file, a line of JSON each; return their number.
 
     What ran them, and when, becomes a line of "runs.jsonl" beside the file, named by the "run" of each figure.
@@ -391,7 +388,8 @@ def record_figures(report: ExperimentReport, experiment: str, command: str, file
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.parent / RECORDS
     known = {run["run"]: run for run in read_records(beside, lambda _: None)}
-    for figure in report.figures:
+    figures = [item for item in items if isinstance(item, PaperFigure)]
+    for figure in figures:
         records = figure.records
         latest = max(records, key=lambda record: str(record["finished"]))
         date = latest["finished"][:10]
@@ -410,7 +408,7 @@ def record_figures(report: ExperimentReport, experiment: str, command: str, file
         line |= {"data": figure.data, "method": figure.method, "values": finite(dict(figure.values))}
         line |= {"runs": len(records), "load": [min(loads), max(loads)] if loads else [], "cpu_s": seconds}
         _append(file, line | {"command": command})
-    return len(report.figures)
+    return len(figures)
 
 
 def machine() -> dict[str, Any]:
@@ -488,10 +486,12 @@ def _append(file: Path, record: Mapping[str, Any]) -> None:
         out.write(line.encode())
 
 
-def _report(experiment: Experiment, records: Records) -> ExperimentReport:
-    """Return the report of runs; a table of it has those that failed or warned."""
+def _report(experiment: Experiment, records: Records) -> list[Item]:
+    """Return what there is to tell of runs; a table of it has those that failed or warned."""
     succeeded = [record for record in records if "results" in record]
-    items = [*NOTES.get(experiment.name, ()), *experiment.report(succeeded)] if succeeded else []
+    items: list[Item] = [*NOTES.get(experiment.name, ()), *experiment.report(succeeded)] if succeeded else []
+    if importlib.util.find_spec("matplotlib") is None and any(isinstance(item, Plot) for item in items):
+        items = [NO_PLOTS, *(item for item in items if not isinstance(item, Plot))]
     counts: Counter[tuple[Any, ...]] = Counter()
     for r in records:
         # Of a warning its first words: what follows the colon differs from run to run, and is in the records.
@@ -501,5 +501,4 @@ def _report(experiment: Experiment, records: Records) -> ExperimentReport:
         rows = [[*key, count] for key, count in counts.items()]
         columns = ("data", "part", "method", "what", "runs")
         items.append(Table("troubles", "Runs that failed or warned", columns, rows))
-    by_kind = [tuple(item for item in items if isinstance(item, kind)) for kind in (Table, Plot, str, PaperFigure)]
-    return ExperimentReport(*by_kind)  # type: ignore[arg-type]
+    return items

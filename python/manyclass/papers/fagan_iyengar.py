@@ -115,7 +115,7 @@ def report(records: Records) -> Items:
     yield from summary.shapes("Table 1", records, ("classes", "features", "rows"))
     best = {method: partial(_of, method, _best_rate) for method in summary.by_key(tuned, "method")}
     caption = "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows"
-    yield from summary.item("table-2", caption, "Table 2", tuned, best, of_all=True)
+    yield from summary.compare("table-2", caption, "Table 2", tuned, best, of_all=True)
     losses: dict[str, Quantity] = {
         "log-loss": "final_log_loss",
         "over Implicit's": summary.over(trained, "final_log_loss", "implicit"),
@@ -123,13 +123,13 @@ def report(records: Records) -> Items:
         "seconds": "seconds",
     }
     caption = "Table 3: training log-loss after the last pass"
-    yield from summary.item("table-3", caption, "Table 3", trained, losses)
+    yield from summary.compare("table-3", caption, "Table 3", trained, losses)
     methods = summary.by_key(trained, "method")
     if "implicit" in methods and "umax" in methods:
         one, five = partial(_of, "implicit", "seconds"), partial(_of, "umax", "seconds")
         times: dict[str, Quantity] = {"Implicit, s": one, "five classes, s": five}
         times["ratio"] = lambda runs: summary.ratio(five(runs), one(runs))
-        yield from summary.item("table-4", "Table 4: seconds of training", "Table 4", trained, times, of_all=True)
+        yield from summary.compare("table-4", "Table 4: seconds of training", "Table 4", trained, times, of_all=True)
     if trained:
         lines = summary.panels(trained, "epoch", "log_loss", "-o")
         yield Plot("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", "pass", LOSS, lines)
@@ -137,7 +137,7 @@ def report(records: Records) -> Items:
     halfway = summary.averaged(lambda r: dict(zip(r["epoch"], r["log_loss"], strict=True)).get(half))
     caption = f"Figure 1: training log-loss after {half} passes"
     implicit = methods.get("implicit", [])
-    yield from summary.item("figure-1", caption, "Figure 1", implicit, {f"log-loss after {half} passes": halfway})
+    yield from summary.compare("figure-1", caption, "Figure 1", implicit, {f"log-loss after {half} passes": halfway})
     if "sensitivity" in parts:
         yield from _sensitivity(parts["sensitivity"])
 
@@ -167,7 +167,7 @@ def _sensitivity(records: Records) -> Items:
     by_rate: dict[str, Quantity] = {"worst over best rate": _worst_over_best}
     by_rate |= {f"log-loss at {rate:g}": partial(_loss_at, rate) for rate in sorted(_losses(records))}
     caption = f"Figure 3: sensitivity to the learning rate on {where}"
-    yield from summary.item("sensitivity", f"{caption}, in numbers", "Figure 3", records, by_rate)
+    yield from summary.compare("sensitivity", f"{caption}, in numbers", "Figure 3", records, by_rate)
     rates = sorted(records, key=lambda r: r["model"]["learning_rate"])
     named = [{**r, "rate": f"{r['model']['learning_rate']:g}"} for r in rates]
     lines = summary.panels(named, "epoch", "log_loss", "-o", panel="method", line="rate")
@@ -180,7 +180,7 @@ def _sensitivity(records: Records) -> Items:
     if len(summary.by_key(both, "formulation")) == len(formulations):
         ratios: dict[str, Quantity] = {"Raman's over the proposed": partial(_raman_over_proposed, RAMAN_GRID)}
         ratios |= {f"at {rate:g}": partial(_raman_over_proposed, [rate]) for rate in RAMAN_GRID}
-        yield from summary.item(
+        yield from summary.compare(
             "figure-2", f"{caption}: log-losses, Raman's over the proposed", "Figure 2", both, ratios
         )
 

@@ -227,7 +227,7 @@ def report(records: Records) -> Items:
         shape = group[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         figure = "Figure 1" if name in DENSE else "Figure 2"
-        yield from summary.item(f"loss-decomposition-{name}", caption, figure, group, quantities)
+        yield from summary.compare(f"loss-decomposition-{name}", caption, figure, group, quantities)
     for table, name in STANDING_IN.items():
         group = [r for r in records if r["data"] == name]
         yield from summary.shapes(table, group, ("classes", "features", "rows"))

@@ -229,7 +229,7 @@ def report(records: Records) -> Items:
             raced.sort(key=_end)
             shape = raced[0]["results"]["shape"]
             sizes = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]})"
-            yield from summary.item(
+            yield from summary.compare(
                 f"race-{name}", f"{sizes}: nats above {optimum:.6f} at the end", "race", raced, COLUMNS
             )
             panels += summary.panels(raced, "seconds", "excess")  # the best come first: a panel has room for six

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import html
-import importlib.util
 import io
 import itertools
 import json
@@ -148,24 +147,17 @@ class PaperFigure:
     records: Records
 
 
-@dataclass(frozen=True)
-class ExperimentReport:
-    """What an experiment tells: tables, plots, sentences that a reader of the tables needs, and figures to record."""
-
-    tables: tuple[Table, ...]
-    plots: tuple[Plot, ...]
-    notes: tuple[str, ...]
-    figures: tuple[PaperFigure, ...] = ()
+Item = Table | Plot | PaperFigure | str  # of a report; a str is a sentence that a reader of the tables needs
 
 
 def write_report(
-    report: ExperimentReport, folder: Path, *, title: str, command: str, machine: Mapping[str, Any], records: list[Any]
-) -> tuple[list[Path], list[str]]:
-    """Write all files of a report; return them, and what the user should be told.
+    items: Iterable[Item], folder: Path, *, title: str, command: str, machine: Mapping[str, Any], records: list[Any]
+) -> list[Path]:
+    """Write all files of a report and return them, the page last.
 
     Parameters
     ----------
-    report : ExperimentReport
+    items : iterable of Table, Plot, PaperFigure or str
     folder : Path
         It exists.
     title : str
@@ -177,18 +169,20 @@ def write_report(
     records : sequence of dict
         Records of the runs, listed on the page.
     """
-    warnings = [NO_PLOTS] if report.plots and importlib.util.find_spec("matplotlib") is None else []
     files: dict[str, bytes] = {}
-    page = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in (*report.notes, *warnings))]
-    for table in report.tables:
-        files |= {f"{table.name}.md": table.markdown().encode(), f"{table.name}.csv": table.csv().encode()}
-        page.append(table.html())
-    for plot in () if warnings else report.plots:
-        chart = line_chart(plot.panels, plot.x_label, plot.y_label, log_x=plot.log_x, log_y=plot.log_y)
-        picture = Picture(chart.figure, f"{plot.caption}. {chart.alt}")
-        images = {form: picture.image(form) for form in FORMS}
-        files |= {f"{plot.name}.{form}": image for form, image in images.items()}
-        page.append(f"<h2>{html.escape(plot.caption)}</h2>\n{picture.tag(images['svg'])}")
+    page = [f"<h1>{html.escape(title)}</h1>"]
+    for item in items:
+        if isinstance(item, str):
+            page.append(f"<p>{html.escape(item)}</p>")
+        elif isinstance(item, Table):
+            files |= {f"{item.name}.md": item.markdown().encode(), f"{item.name}.csv": item.csv().encode()}
+            page.append(item.html())
+        elif isinstance(item, Plot):
+            chart = line_chart(item.panels, item.x_label, item.y_label, log_x=item.log_x, log_y=item.log_y)
+            picture = Picture(chart.figure, f"{item.caption}. {chart.alt}")
+            images = {form: picture.image(form) for form in FORMS}
+            files |= {f"{item.name}.{form}": image for form, image in images.items()}
+            page.append(f"<h2>{html.escape(item.caption)}</h2>\n{picture.tag(images['svg'])}")
     page.append(Table("machine", "Machine", ("what", "value"), [[k, str(v)] for k, v in machine.items()]).html())
     page.append(f"<h2>To run it again</h2>\n<pre>{html.escape(command)}</pre>")
     lines = "\n".join(json.dumps({k: v for k, v in record.items() if k != "machine"}) for record in records)
@@ -202,7 +196,7 @@ def write_report(
     files["report.html"] = whole.encode()
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    return [folder / name for name in files], warnings
+    return [folder / name for name in files]
 
 
 def _shown(cell: Cell) -> str:
@@ -282,7 +276,7 @@ def panels(
     ]
 
 
-def item(
+def compare(
     name: str, caption: str, figure: str, records: Records, quantities: Mapping[str, Quantity], *, of_all: bool = False
 ) -> Iterator[Table | PaperFigure]:
     """Return a paper's table anew, the published values beside ours, and its figures to record.
@@ -341,7 +335,7 @@ def shapes(figure: str, records: Records, quantities: Sequence[str]) -> Iterator
 
     first = [group[0] for group in by_key(records, "data").values()]
     sizes = {words: size(place) for place, words in enumerate(quantities)}
-    for part in item(figure.lower().replace(" ", "-"), f"{figure}: data", figure, first, sizes, of_all=True):
+    for part in compare(figure.lower().replace(" ", "-"), f"{figure}: data", figure, first, sizes, of_all=True):
         yield replace(part, ran=()) if isinstance(part, Table) else part
 
 

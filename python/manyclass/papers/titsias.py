@@ -273,27 +273,29 @@ def report(records: Records) -> Items:
     )
     errors: dict[str, Quantity] = {"largest error": averaged(_largest_error)}
     errors |= {f"p({value})": partial(_probability, value) for value in range(10)}
-    yield from summary.item("figure-1a", caption, "Figure 1a", values, errors)
+    yield from summary.compare("figure-1a", caption, "Figure 1a", values, errors)
     caption = "Figure 1b-c: largest (or last) bound of the log-likelihood"
     closeness = {"bound": "bound", "norm to SOFT": "norm", "share of the plane with SOFT's class": "agreement"}
-    yield from summary.item("figure-1c", caption, "Figure 1b-c", plane, closeness)
+    yield from summary.compare("figure-1c", caption, "Figure 1b-c", plane, closeness)
     if plane:
         yield _bounds("figure-1c", "Figure 1c: bounds of the log-likelihood, 200 points in the plane", plane)
     caption = "Figure 2: stochastic estimation of many probabilities, sum |p - p_exact|"
     ends: dict[str, Quantity] = {"at the start": averaged(lambda results: results["l1_error"][0])}
     ends |= {"at the end": "l1_error", "categories that occur": "n_classes"}
-    yield from summary.item("figure-2", caption, "Figure 2", toy, ends)
+    yield from summary.compare("figure-2", caption, "Figure 2", toy, ends)
     yield from _toy_plots([r for r in toy if r["method"] == "OVE-SGD"])
     caption = "Table 2: closeness to SOFT, and scores on the test set"
-    yield from summary.item("table-2", caption, "Table 2", trained, {name: name for name in ("norm", "error", "nlpd")})
+    yield from summary.compare(
+        "table-2", caption, "Table 2", trained, {name: name for name in ("norm", "error", "nlpd")}
+    )
     caption = "Figure 3: bounds (less the ridge's term) by iteration or pass"
-    yield from summary.item("figure-3", caption, "Figure 3", trained, {"bound": "curve"})
+    yield from summary.compare("figure-3", caption, "Figure 3", trained, {"bound": "curve"})
     if trained:
         yield _bounds("figure-3", caption, trained)
     caption = "Section 4.2: one-vs-each on many classes"
     spent: dict[str, Quantity] = {"error": "error"}
     spent["seconds"] = lambda runs: summary.mean([r["cpu_seconds"] for r in runs])
-    yield from summary.item("section-4-2", caption, "Figure 3d", large, spent)
+    yield from summary.compare("section-4-2", caption, "Figure 3d", large, spent)
     if large:
         yield _bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", large)
     yield from summary.shapes("Table 1", [*trained, *large], published.SHAPE)
