@@ -228,7 +228,7 @@ CASES = {
     "indices of floats": (
         "csr_labels",
         array("X.indices", lambda a: a.astype(np.float32)),
-        "X.indices has dtype",
+        "indices and offsets of X have the dtypes",
     ),
 }
 

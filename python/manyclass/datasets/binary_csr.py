@@ -119,8 +119,7 @@ def _opened(path: str | os.PathLike[str], *, need_labels: bool = False) -> tuple
     try:
         file = open_tensors(path)
     except ValueError as error:
-        name = os.fspath(path)
-        raise ValueError(f"{name}: not a binary CSR file, or one that is truncated: {error}") from error
+        raise ValueError(f"{os.fspath(path)}: not a binary CSR file, or one that is truncated: {error}") from error
     if (form := file.metadata.get("format")) != _FORMAT:
         raise ValueError(f"{file.path}: not a binary CSR file: its format is {form!r}, it must be {_FORMAT!r}")
     with _corrupt(file):
@@ -130,21 +129,16 @@ def _opened(path: str | os.PathLike[str], *, need_labels: bool = False) -> tuple
         for key, shape in shapes.items():
             for size in shape:
                 check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
-            _check_entries(file, key, shape[0])
+            dtypes, sizes, _ = zip(*(file.entries[f"{key}.{part}"] for part in _PARTS), strict=True)
+            if dtypes[0].name not in DTYPES or not {dtype.name for dtype in dtypes[1:]} <= {"int32", "int64"}:
+                raise ValueError(
+                    f"the values, indices and offsets of {key} have the dtypes {', '.join(map(str, dtypes))}"
+                )
+            if sizes[2] != (shape[0] + 1,) or sizes[0] != sizes[1]:
+                raise ValueError(f"{key} has {shape[0]} rows, and arrays of the shapes {sizes}")
     if need_labels and "Y" not in shapes:
         raise ValueError(f"{file.path}: it has no labels; a stream needs files of save_csr with X and Y")
     return file, shapes
-
-
-def _check_entries(file: TensorFile, key: str, n_rows: int) -> None:
-    """Raise ValueError for arrays whose types or sizes do not fit a matrix with that number of rows."""
-    entries = [file.entries[f"{key}.{part}"] for part in _PARTS]
-    for part, (dtype, _, _) in zip(_PARTS, entries, strict=True):
-        if dtype.name not in (DTYPES if part == "data" else ("int32", "int64")):
-            raise ValueError(f"{key}.{part} has dtype {dtype}")
-    n_data, n_indices, n_offsets = (size for _, (size,), _ in entries)
-    if n_offsets != n_rows + 1 or n_data != n_indices:
-        raise ValueError(f"{key} has {n_rows} rows, {n_offsets} offsets, {n_indices} indices, {n_data} values")
 
 
 def _check_offsets(file: TensorFile, key: str, offsets: NDArray[Any]) -> None:

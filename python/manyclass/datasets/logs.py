@@ -85,7 +85,7 @@ def read_log(
     sequences, owners = SequenceEncoder.sequences_of(users, items, times, gap=gap)
     n_before = None
     if last is not None:
-        n_before = np.array([max(0, len(sequence) - last) for sequence in sequences], dtype=np.int64)
+        n_before = np.maximum(0, np.array([*map(len, sequences)], dtype=np.int64) - last)
     if since is not None and times is not None:
         begin = read_times([since], "--since")[0]
         if (times.dtype.kind == "M") != (begin.dtype.kind == "M"):

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from manyclass import _core
+from manyclass.checks import check_number
 from manyclass.datasets.csr import require_csr
 from manyclass.labels import as_labels, find_positions, sorted_classes
 
@@ -91,8 +92,7 @@ def truncate_features(X: sparse.csr_array, n_features: int) -> sparse.csr_array:
         If n_features < 1.
     """
     require_csr("X", X)
-    if n_features < 1:
-        raise ValueError(f"n_features is {n_features}; it must be at least 1")
+    check_number("n_features", n_features, low=1)
     return X[:, :n_features].copy()
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from manyclass import _core
-from manyclass.checks import n_threads_from
+from manyclass.checks import check_number, n_threads_from
 from manyclass.compressed import LONGEST_LINE, SUFFIXES, is_compressed
 from manyclass.datasets.binary_csr import read_matrices, write_matrices
 from manyclass.datasets.csr import csr_from_core, joined_rows
@@ -402,8 +402,8 @@ def load_multiclass(
     """
     if scale not in ("l2", "max", None):
         raise ValueError(f"scale is {scale!r}; it must be one of 'l2', 'max', None")
-    if n_train is not None and n_train < 1:
-        raise ValueError(f"n_train is {n_train}; it must be at least 1")
+    if n_train is not None:
+        check_number("n_train", n_train, low=1)
     folder = _folder(directory_or_name)
 
     def read(split: str, n_rows: int | None) -> tuple[Any, ...]:

@@ -227,7 +227,7 @@ class Curve:
     def __call__(self, state: Any) -> bool:
         """Measure after a pass, if it is due; return whether the time is over."""
         self.stop()
-        if self.is_due(state):
+        if self.passes is None or state.n_iter in self.passes:
             self.add(self.measure(state))
         self._since = time.process_time()
         return self.seconds >= self.limit
@@ -235,10 +235,6 @@ class Curve:
     def stop(self) -> None:
         """Let the clock stand."""
         self.seconds += time.process_time() - self._since
-
-    def is_due(self, state: Any) -> bool:
-        """Whether to measure after this pass."""
-        return self.passes is None or state.n_iter in self.passes
 
     def add(self, measures: Mapping[str, Any]) -> None:
         """Add what was measured."""

@@ -7,14 +7,14 @@ objective after the same time with another seed; the grid goes on where its end 
 of all threads, so that other programs on the machine change little. The optimum lies between the dual bound and the
 objective of L-BFGS; where that would take too much memory, or the data are so large that log-losses are measured on a
 sample of the training rows, the smallest objective that any solver reached stands in, and the report says so. Measuring
-is not counted as training; it is done after the passes that end past geometrically spaced times.
+is not counted as training; it is done after passes of geometrically spaced numbers, and at the end.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -44,11 +44,10 @@ COPIES, MOST_BYTES = 30, 4 << 30
 LAST_STEP = 0.01
 TRIAL_PASSES, TRIAL_SHARE, TRIAL_TIMES = 5, 0.25, 4
 MOST_PASSES = 10_000
-CHECKPOINT_FACTOR = 1.6
+CHECKPOINTS = {round(1.6**power) for power in range(21)}  # passes
 MOST_SCORES = 25_000_000  # of a measurement: it is made on as many training rows, at random
 AT_LEAST = 2000
 OVERTIME = 30  # a run ends after this many times its budget by the wall clock, where no pass ends within the budget
-FIRST_CHECKPOINT = 0.01  # of the budget
 # Of the root of ten: factors on the automatic step sizes of W, and of u for the solvers that have one.
 EXPONENTS, U_EXPONENTS, FURTHEST = (-2, -1, 0, 1, 2), (-2, 0, 2), 6
 WITH_U_STEP = tuple(
@@ -115,21 +114,6 @@ def _certified(run: Run, data: Problem) -> Results:
     return {"affordable": True, **model.certificate(X, data.y_train)}
 
 
-class _Checkpoints(Curve):
-    """The objective after the passes that end past geometrically spaced times."""
-
-    def __init__(self, measure: Callable[[TrainingState], Mapping[str, float]], budget: float) -> None:
-        super().__init__(("seconds", "objective", "log_loss"), measure, limit=budget)
-        self.next_at = FIRST_CHECKPOINT * budget
-
-    def is_due(self, state: TrainingState) -> bool:
-        """See `Curve`."""
-        is_due = self.seconds >= min(self.next_at, self.limit)
-        if is_due:
-            self.next_at = max(self.next_at * CHECKPOINT_FACTOR, self.seconds)
-        return is_due
-
-
 def _raced(
     run: Run, data: Problem, trial: Results, factor: float, u_factor: float
 ) -> tuple[Results, SoftmaxClassifier]:
@@ -146,7 +130,10 @@ def _raced(
     def measures(log_loss: float, squares: float) -> dict[str, float]:
         return {"log_loss": log_loss, "objective": log_loss + alpha / 2 * squares}
 
-    curve = _Checkpoints(lambda state: measures(state.evaluate(X, labels)["log_loss"], state.squared_norm()), budget)
+    def measure(state: TrainingState) -> dict[str, float]:
+        return measures(state.evaluate(X, labels)["log_loss"], state.squared_norm())
+
+    curve = Curve(("seconds", "objective", "log_loss"), measure, CHECKPOINTS, budget)
     model = _fit(run, data, curve, **parameters)
     curve.stop()
     squares = float(np.einsum("kj,kj->", model.coef_, model.coef_, dtype=np.float64))
