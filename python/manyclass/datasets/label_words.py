@@ -14,7 +14,7 @@ from manyclass import _core
 from manyclass.compressed import LABEL
 from manyclass.datasets.csr import indicator, ones_at
 from manyclass.datasets.inputs import Input, RowSource
-from manyclass.datasets.numerals import BLANKS
+from manyclass.datasets.tables import BLANKS
 from manyclass.labels import as_labels
 
 Words = list[list[str]]  # the labels of each row

@@ -50,7 +50,6 @@ SIDE = 28
 PARTS = ("x_train", "y_train", "x_test", "y_test")  # of a file of images
 
 Labelled = tuple[sp.csr_array, sp.csr_array]
-Images = dict[str, NDArray[Any]]
 Make = Callable[[Path, Path, Path], str]
 
 
@@ -122,7 +121,8 @@ def _write(folder: Path, train: Labelled, test: Labelled) -> str:
     return content_digest(*train, *test)
 
 
-def _write_images(folder: Path, name: str, images: Images) -> str:
+def _write_images(folder: Path, name: str, *arrays: NDArray[Any]) -> str:
+    images = dict(zip(PARTS, arrays, strict=True))
     np.savez_compressed(folder / name, allow_pickle=False, **images)
     return content_digest(*(images[key] if key.startswith("x") else images[key].astype(np.int64) for key in PARTS))
 
@@ -154,8 +154,7 @@ def _mnist(raw: Path, folder: Path, home: Path) -> str:
     X, y = np.asarray(data_set.data).astype(np.uint8), np.asarray(data_set.target).astype(np.uint8)
     n_train, n_test = N_MNIST
     _check_rows("mnist", X.shape, (n_train + n_test, SIDE * SIDE))
-    parts = zip(PARTS, (X[:n_train], y[:n_train], X[n_train:], y[n_train:]), strict=True)
-    return _write_images(folder, "mnist.npz", dict(parts))
+    return _write_images(folder, "mnist.npz", X[:n_train], y[:n_train], X[n_train:], y[n_train:])
 
 
 def _newsgroups(raw: Path, folder: Path, home: Path) -> str:
@@ -178,8 +177,7 @@ def _omniglot(raw: Path, folder: Path, home: Path) -> str:
     characters, drawers, inks = zip(*sorted(images, key=lambda image: image[0]), strict=True)
     X, y = np.array(inks), np.unique(characters, return_inverse=True)[1].astype(np.int32)
     is_train = np.array(drawers) <= TRAIN_DRAWERS
-    parts = zip(PARTS, (X[is_train], y[is_train], X[~is_train], y[~is_train]), strict=True)
-    return _write_images(folder, "omniglot28.npz", dict(parts))
+    return _write_images(folder, "omniglot28.npz", X[is_train], y[is_train], X[~is_train], y[~is_train])
 
 
 def _ink(png: bytes) -> NDArray[np.uint8]:
