@@ -81,7 +81,7 @@ def demo(args: DemoArguments) -> int:
     check_number("n_samples", n_samples, low=100, integer=True)
     print(OPENING.format(n_samples=n_samples, n_classes=n_classes, guess=100 / n_classes), flush=True)
     seed, shown = args.random_state, args.progress
-    with waiting("making the data", shown=shown):
+    with waiting("making the data"):
         data = make_planted(n_samples, n_classes, N_FEATURES, n_test=SAMPLE, nnz=NNZ, scale=SCALE, random_state=seed)
     solver, n_jobs = Implicit(decay=DECAY), args.n_jobs
     # The rule has no intercepts.
@@ -92,7 +92,7 @@ def demo(args: DemoArguments) -> int:
     if interruption_of(lambda: model.fit(data.X, data.y, max_seconds=args.max_seconds)) is not None:
         raise KeyboardInterrupt
     seconds = time.perf_counter() - begin
-    with waiting("fitting scikit-learn's LogisticRegression, to compare with", shown=shown):
+    with waiting("fitting scikit-learn's LogisticRegression, to compare with"):
         peer, n_rows, peer_seconds = _fit_scikit_learn(data, max(LEAST_SECONDS, seconds))
     print(LINE.format(f"on {SAMPLE:,} new rows", "rows learnt", "seconds", "right", "in first 5"))
     ranked: dict[tuple[str, str, str], Callable[[sp.csr_array], NDArray[Any]]] = {

@@ -307,12 +307,6 @@ class LearnArguments(OnModel, WithProgress):
     half_life: float | None = None
     prequential: bool = False
 
-    @property
-    def how(self) -> dict[str, Any]:
-        """What `partial_fit` is told beside the rows."""
-        options = {name: getattr(self, name) for name in ("n_passes", "learning_rate", "half_life")}
-        return {name: value for name, value in options.items() if value is not None}
-
 
 def learn(args: LearnArguments) -> int:
     """Train a saved model on with new rows, and save it: labels never seen before become classes.
@@ -333,6 +327,8 @@ def learn(args: LearnArguments) -> int:
     check_readable(*args.data)
     parameters = {"n_jobs": model.n_jobs, "verbose": model.verbose}
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
+    how = {"learning_rate": args.learning_rate, "half_life": args.half_life}
+    how |= {} if args.n_passes is None else {"n_passes": args.n_passes}
     n_before, n_rows, is_interrupted, begin = len(model.classes_), 0, False, time.perf_counter()
     for path in args.data:
         expected = expected_by(model, need_label=True)
@@ -343,7 +339,7 @@ def learn(args: LearnArguments) -> int:
         if isinstance(encoder, SequenceEncoder):
             model.vectorizer_ = encoder
         n_rows += rows.X.shape[0]
-        is_interrupted = interruption_of(partial(_learn, model, rows, args.how)) is not None
+        is_interrupted = interruption_of(partial(_learn, model, rows, how)) is not None
         if is_interrupted:
             break
     seconds = time.perf_counter() - begin

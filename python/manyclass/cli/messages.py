@@ -46,20 +46,11 @@ def interrupted(text: str) -> int:
 
 
 @contextlib.contextmanager
-def waiting(task: str, *, shown: bool = True) -> Iterator[None]:
-    """Say on stderr what is being done, once it has taken a second.
-
-    Parameters
-    ----------
-    task : str
-        Such as "reading FILE".
-    shown : bool, default=True
-        Whether to say anything.
-    """
+def waiting(task: str) -> Iterator[None]:
+    """Say on stderr what is being done, such as "reading FILE", once it has taken a second."""
     timer = threading.Timer(SILENCE, note, [f"{task} ..."])
     timer.daemon = True
-    if shown:
-        timer.start()
+    timer.start()
     try:
         yield
     finally:

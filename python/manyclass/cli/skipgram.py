@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from manyclass.checks import check_number
-from manyclass.cli.messages import check_writable, interrupted, print_table, written
+from manyclass.cli.messages import check_readable, check_writable, interrupted, print_table, written
 from manyclass.cli.options import (
     CheckpointOptions,
     WithProgress,
@@ -20,7 +20,6 @@ from manyclass.cli.options import (
     parameters_from,
 )
 from manyclass.training.passes import interruption_of
-from manyclass.words.files import load_analogies, load_word_pairs
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.skip_gram import SkipGram
 
@@ -85,9 +84,7 @@ def skipgram(args: SkipgramArguments) -> int:
     model = SkipGram(**parameters, verbose=int(args.progress))
     model.check_parameters()
     check_writable(args.output)
-    pairs = {path: load_word_pairs(path) for path in args.similarity or []}
-    if args.analogies:
-        load_analogies(args.analogies)
+    check_readable(args.analogies, *(args.similarity or ()))
     if args.evaluate_sample is not None:
         check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
     begin = time.perf_counter()
@@ -108,8 +105,8 @@ def skipgram(args: SkipgramArguments) -> int:
         return interrupted(f"{args.output} has the vectors reached so far")
     if args.evaluate or args.evaluate_sample:
         rows["objective"] = f"{model.objective_value(args.evaluate_sample):.6f} nats per co-occurrence"
-    for path, word_pairs in pairs.items():
-        score = model.score_similarity(word_pairs)
+    for path in args.similarity or ():
+        score = model.score_similarity(path)
         shown = f"Spearman {score['spearman']:.4f}, {score['n_pairs']} pairs, {score['n_missing']} missing"
         rows[os.path.basename(path)] = shown
     if args.analogies:
