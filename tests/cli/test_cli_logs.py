@@ -138,7 +138,10 @@ def test_sessions_end_where_nothing_happens(tmp_path, seed, capsys):
         (("--last", "1"), "name their columns by --sequences"),
         ((*LOG, "--text-max-n", "2"), "--text-max-n is for texts"),
         ((*LOG, "--stream"), "--sequences is for data that are read at once, without --stream; "),
-        (("--text-column", "what", "--label-column", "who", "--sequence-decay", "1"), "--sequence-decay is for logs"),
+        (
+            ("--text-column", "what", "--label-column", "who", "--sequence-decay", "1"),
+            "--sequence-decay is for histories",
+        ),
     ],
 )
 def test_wrong_options_of_logs_are_refused(options, match, tmp_path, seed, capsys):

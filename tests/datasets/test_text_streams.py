@@ -147,7 +147,7 @@ def test_what_a_stream_of_texts_has_no_use_for_is_told(folder, tmp_path, capsys)
     given = ("fit", days, "--stream", "--text", "--output", model)
     for options, told in (
         (("--label-column", "a"), "--label-column is for csv, tsv, parquet"),
-        (("--sequence-decay", 0.5), "--sequence-decay is for logs with --sequences"),
+        (("--sequence-decay", 0.5), "--sequence-decay is for histories"),
         (("--resume",), "--resume is for rows that are read at once"),
     ):
         assert told in the_error(capsys, *given, *options)

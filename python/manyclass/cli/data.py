@@ -178,12 +178,10 @@ class Reading:
 
     def check_options(self, name: str, form: str, expected: Expected, *, streamed: bool = False) -> None:
         """Raise ValueError for an option that a form, of which the data called `name` are, has no use for."""
-        options = self.set_options(*[option for option in USED_BY if option != "n_features"])
-        options += ["n_features"] if expected.n_features is not None and not expected.exact else []
-        for option in options:
-            forms = USED_BY[option][streamed]
-            if form not in forms:
-                users = ", ".join(forms) or "data that are read at once, without --stream"
+        values = vars(self) | {"n_features": None if expected.exact else expected.n_features}
+        for option, uses in USED_BY.items():
+            if values[option] and option not in self.noted and form not in uses[streamed]:
+                users = ", ".join(uses[streamed]) or "data that are read at once, without --stream"
                 raise ValueError(f"{flag(option)} is for {users}; {name} is read as {form}")
         for option in ("session_gap", "last", "since") if self.sequences is None else ():
             if getattr(self, option) is not None:
@@ -243,10 +241,8 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
         reading.check_options(source.name, form, expected)
         records = tell(_read(reading, source, form, expected))
     if reading.label_names:
-        used, columns = np.unique(records.Y.indices, return_inverse=True)
-        labels = records.labels[used] if len(used) else records.labels
-        names, places = sorted_classes(LabelNames(reading.label_names).of(labels, records.name))
-        Y = ones_at(places[columns], np.diff(records.Y.indptr), len(names))
+        names, places = sorted_classes(LabelNames(reading.label_names).of(records.labels, records.name))
+        Y = ones_at(places[records.Y.indices], np.diff(records.Y.indptr), len(names))
         records = replace(records, Y=Y, labels=names)
     if expected.exact:
         _check_kind(records, expected)

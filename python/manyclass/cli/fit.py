@@ -24,6 +24,7 @@ from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli.choices import ChoiceTable, refuse_others
 from manyclass.cli.data import (
     RAW,
+    UNITS,
     Expected,
     Reading,
     Vectorizer,
@@ -54,11 +55,8 @@ from manyclass.training.passes import interruption_of
 Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]
 KINDS = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier, ChoiceClassifier)
 ESTIMATORS: dict[str, type[Any]] = dict(zip(get_args(Estimator), KINDS, strict=True))
-# What makes rows of raw data, what stands before the names of its parameters, and what it is for.
-VECTORIZERS: tuple[tuple[type[Vectorizer], str, str], ...] = (
-    (TextVectorizer, "text_", "texts"),
-    (SequenceEncoder, "sequence_", "logs with --sequences"),
-)
+# What makes rows of raw data, by what stands before the names of its parameters.
+VECTORIZERS: dict[str, type[Vectorizer]] = {"text_": TextVectorizer, "sequence_": SequenceEncoder}
 UNSTREAMED = ("groups", "class_text", "checkpoint", "every", "resume")  # for rows that are read at once
 
 
@@ -117,7 +115,7 @@ class FitArguments(WithProgress):
 
 def add_to_fit(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the parameters of what makes rows of raw data, and of the estimator that the command line names."""
-    for vectorizer, prefix, _ in VECTORIZERS:
+    for prefix, vectorizer in VECTORIZERS.items():
         add_parameters(parser, vectorizer, prefix)
     names = ["softmax", *re.findall(r"--estimator[ =](\S+)", " ".join(argv))]
     add_parameters(parser, ESTIMATORS.get(names[-1], SoftmaxClassifier))  # the parser itself says what is wrong
@@ -238,13 +236,13 @@ def _open_stream(args: FitArguments, model: Classifier) -> Training:
 def _vectorizer(args: FitArguments, wanted: type[Vectorizer] | None, reading: str) -> Vectorizer | None:
     """Return a vectorizer of a kind; raise ValueError for parameters of others, which would have no effect."""
     vectorizer = None
-    for kind, prefix, use in VECTORIZERS:
+    for prefix, kind in VECTORIZERS.items():
         parameters, defaults = parameters_from(args.parsed, kind, prefix), kind().get_params()
         changed = [name for name in parameters if parameters[name] != defaults[name]]
         if kind is wanted:
             vectorizer = kind(**parameters)
         elif changed:
-            raise ValueError(f"{flag(prefix + changed[0])} is for {use}; {reading}")
+            raise ValueError(f"{flag(prefix + changed[0])} is for {UNITS[kind]}; {reading}")
     return vectorizer
 
 

@@ -23,7 +23,6 @@ from manyclass.compressed import STDIN
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
-FORMATTER = argparse.RawDescriptionHelpFormatter
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 OPTION = "--print-completion"
 FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS")  # how the arguments that are files are written
@@ -91,30 +90,20 @@ def build_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
     That of `fit` has the parameters of the estimator that `argv` names.
     """
-    parser = _Parser(
-        prog="manyclass",
-        description=DESCRIPTION,
-        epilog=EXIT_CODES,
-        formatter_class=FORMATTER,
-    )
+    how: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = _Parser(prog="manyclass", description=DESCRIPTION, epilog=EXIT_CODES, **how)
     parser.add_argument("--version", action="version", version=f"manyclass {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where in the code an error arose")
     text = "print a script that completes commands and options in this shell; the documentation tells how to load it"
     parser.add_argument(OPTION, action=PrintCompletion, choices=SHELLS, help=text)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    words = [*COMMANDS] if argv is None else [*argv]
-    place = next((i for i, word in enumerate(words) if word in COMMANDS), len(words))
-    # The script has all commands; argparse accepts the first letters of an option in place of the option.
-    has_all = argv is None or any(len(word) > 2 and OPTION.startswith(word.partition("=")[0]) for word in words[:place])
+    # The script that completes commands has all of them.
+    wants_all = argv is None or any(word.startswith(OPTION) for word in argv)
+    loaded = COMMANDS if wants_all else [word for word in argv or () if word in COMMANDS][:1]
     for name in COMMANDS:
         module = MODULES.get(name, name)
-        sub = commands.add_parser(
-            name,
-            help=first_line(module, name),
-            formatter_class=FORMATTER,
-            allow_abbrev=False,
-        )
-        if has_all or name in words[place : place + 1]:
+        sub = commands.add_parser(name, help=first_line(module, name), **how)
+        if name in loaded:
             _add_command(sub, importlib.import_module(f"{__package__}.{module}"), name, argv or ())
     return parser
 
