@@ -243,8 +243,7 @@ class SoftmaxHead:
             n_threads=self._n_threads,
         )
         db = gradients["db"] if len(self.intercept_) else self.intercept_
-        arrays = {name: gradients[name] for name in ("value", "rows", "dW", "dX", "u", "du")}
-        return HeadGradient(db=db, ids=known, **arrays)
+        return HeadGradient(**{**gradients, "ids": known, "db": db})
 
     def update(self, gradient: HeadGradient, learning_rate: float, *, u_learning_rate: float = 1.0) -> None:
         """Take a step of gradient descent in W, b and the u of the examples.

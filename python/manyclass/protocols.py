@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
-import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from manyclass.weights.arrays import Data
 
@@ -23,28 +22,9 @@ def has_probabilities(model: object) -> bool:
 TrainingRows = tuple[Any, Any, Any, Any]  # X, y, sample_weight and groups
 
 
-class Encoder(Protocol):
-    """What makes rows of raw inputs: a `TextVectorizer` of texts, a `SequenceEncoder` of histories of items."""
-
-    @property
-    def column_labels(self) -> NDArray[Any] | None:
-        """The label of the class that each column is, or None where columns are no classes."""
-
-    @property
-    def keeps_terms(self) -> bool:
-        """Whether columns have names, which `get_feature_names_out` returns."""
-
-    def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
-        """Return the name of each column."""
-
-    def takes(self, X: Any) -> bool:
-        """Whether X is raw, of the kind that it takes."""
-
-    def transform(self, X: Any) -> sp.csr_array:
-        """Return rows of raw inputs."""
-
-    def training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any, *, first: bool) -> TrainingRows:
-        """Return rows, labels, weights and groups to train on; `first`: after a fit to them."""
-
-
+# What makes rows of raw inputs: a `TextVectorizer` of texts, a `SequenceEncoder` of histories of items. It has
+# `column_labels`, the label of the class that each column is, or None; `keeps_terms`, whether columns have names, which
+# `get_feature_names_out` returns; `takes(X)`, whether X is raw, of its kind; `transform(X)`; and `training_rows(X, y,
+# sample_weight, groups, first=...)`, which returns rows, labels, weights and groups to train on.
+Encoder = Any
 ClassText = Mapping[Any, str] | tuple[ArrayLike, Data]

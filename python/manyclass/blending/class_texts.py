@@ -89,7 +89,10 @@ class ClassTexts:
         ValueError
             If there are too few rows.
         """
-        held_out = held_out.some(np.flatnonzero(self._others(held_out)))
+        x, labels = csr_parts(sp.csr_array(held_out.x)), held_out.labels
+        # Points that are not the very text of a class of theirs, as new rows seldom are.
+        others = _core.unlike_texts(x, labels.indptr, labels.ids, csr_parts(self.rows), self.rows.shape[1])
+        held_out = held_out.some(np.flatnonzero(others))
         n = len(held_out.labels)
         if n < FIGURES.FEWEST_TO_HOLD_OUT:
             raise ValueError(
@@ -105,11 +108,6 @@ class ClassTexts:
             np.ones(len(sample.labels)) if sample.weights is None else sample.weights,
             np.diff(self.rows.indptr) > 0,
         )
-
-    def _others(self, points: Points) -> NDArray[np.bool_]:
-        """Which points are not the very text of a class of theirs, as new rows seldom are."""
-        x, labels = csr_parts(sp.csr_array(points.x)), points.labels
-        return _core.unlike_texts(x, labels.indptr, labels.ids, csr_parts(self.rows), self.rows.shape[1])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -45,7 +45,19 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
     """
     exclude = exclude.to_numpy() if hasattr(exclude, "iloc") else exclude  # rows of pandas have names of their own
     if sp.issparse(exclude) or (isinstance(exclude, np.ndarray) and exclude.shape == (n_rows, len(classes))):
-        return _of_matrix(exclude, (n_rows, len(classes)))
+        shape, pattern = (n_rows, len(classes)), cast(Any, exclude)
+        pattern = pattern.reshape(1, -1) if pattern.ndim == 1 else pattern
+        if pattern.shape != shape:
+            raise ValueError(f"exclude has shape {pattern.shape}; it must be {shape}: rows of X by classes")
+        if not sp.issparse(pattern) and not np.isin(pattern, (0, 1)).all():
+            raise ValueError(
+                f"exclude has shape {shape}, that of an indicator matrix, and holds "
+                f"{pattern[~np.isin(pattern, (0, 1))][0]!r}; it must hold 0 and 1, or be a list of arrays of labels"
+            )
+        matrix = sp.csr_array(pattern, copy=True)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return np.asarray(matrix.indptr, dtype=np.int64), np.asarray(matrix.indices, dtype=np.int32)
     if len(exclude) != n_rows:
         raise ValueError(f"exclude has {len(exclude)} lists of labels; X has {n_rows} rows")
     lists = list(map(as_labels, exclude))
@@ -84,22 +96,6 @@ def seen_in(x: Matrix, classes: NDArray[Any], names: NDArray[Any] | None, n_feat
     there = place[columns_of_rows] >= 0
     ones = np.ones(np.count_nonzero(there))
     return sp.csr_array((ones, (rows[there], place[columns_of_rows[there]])), shape=(x.shape[0], len(classes)))
-
-
-def _of_matrix(exclude: Any, shape: tuple[int, int]) -> Pattern:
-    pattern = exclude.reshape(1, -1) if exclude.ndim == 1 else exclude
-    if pattern.shape != shape:
-        raise ValueError(f"exclude has shape {pattern.shape}; it must be {shape}: rows of X by classes")
-    if not sp.issparse(pattern) and not np.isin(pattern, (0, 1)).all():
-        value = pattern[~np.isin(pattern, (0, 1))][0]
-        raise ValueError(
-            f"exclude has shape {shape}, that of an indicator matrix, and holds {value!r}; it must hold 0 and 1, or be "
-            "a list of arrays of labels"
-        )
-    matrix = sp.csr_array(pattern, copy=True)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    return np.asarray(matrix.indptr, dtype=np.int64), np.asarray(matrix.indices, dtype=np.int32)
 
 
 def best_but(
