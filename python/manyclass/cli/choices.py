@@ -119,10 +119,8 @@ class ChoiceColumns:
         if chosen in columns:
             columns[chosen] = as_classes(labels, as_labels(columns[chosen]))
         kinds = features_by_kind(model) if model else None
-        if how["formula"]:
-            named |= {"formula": how["formula"], "features": kinds}
-        if utilities:
-            named["utilities"] = dict(zip(_labels_of(labels, utilities), utilities.values(), strict=True))
+        named |= {"formula": how["formula"], "features": kinds}
+        named["utilities"] = dict(zip(_labels_of(labels, utilities), utilities.values(), strict=True)) or None
         if not (how["formula"] or utilities):
             named["choosers"] = kinds["choosers"] if kinds else getattr(self, "feature", None) or ()
         named |= {name: _columns_of(how[name], labels) for name in ("available", "counts") if how[name]}
