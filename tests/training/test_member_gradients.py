@@ -15,8 +15,8 @@ from manyclass.training.core_training import Watch
 from manyclass.training.members import fit_members
 from manyclass.training.minibatches import begin_on_pairs, start_at_rows
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
-from manyclass.training.start import Start
 from manyclass.training.state import EarlierModel, Points, Squares
+from manyclass.weights.weights import Weights
 
 N, D, K = 60, 5, 4
 LARGE = 1e6  # an Adagrad sum beside which the squares of a step are small, so that all steps are alike
@@ -68,7 +68,7 @@ def step(plan, x, labels, W, b):
         trained = members.fit_batches(plan, points, Watch(), EarlierModel(weights, np.ones(K), N, squares=squares))
     else:
         plan = replace(plan, averaging="none")
-        trained = members.fit_points(plan, points, Watch(), None, Start(W.copy(), b.copy()))
+        trained = members.fit_points(plan, points, Watch(), None, Weights.linear(W.copy(), b.copy(), by_feature=False))
     return factor * (trained.weights.coef - W), factor * (trained.weights.intercept - b)
 
 

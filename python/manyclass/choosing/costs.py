@@ -25,11 +25,6 @@ from manyclass.weights.arrays import LINE, Doubles, Matrix, padded
 
 PAIR_BYTES = 16  # a class, a weight, its sum of squares and a count
 ROOT = Path("/")
-# Where each version of control groups has its folders, and in which files and lines limit, usage and droppable pages.
-GROUP_FILES = {
-    "": ("", "memory.max", "memory.current", "inactive_file"),
-    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-}
 
 
 def visit_cost(facts: Facts, n_drawn: int | None) -> float:
@@ -192,24 +187,16 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
 def memory_available(root: Path = ROOT) -> float:
     """Return the bytes that this process can still take, of the machine and of its control groups; inf if unknown.
 
-    Linux tells them in files below `root`. Of a control group the pages of files that it can drop are available, too.
+    Linux tells them in files below `root`, of control groups of version 2. Of a group the pages of files that it can
+    drop are available, too.
     """
     available = [1024 * _numbers(root / "proc/meminfo").get("MemAvailable", math.inf)]
-    groups = root / "sys/fs/cgroup"
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, path = line.split(":", 2)
-        files = GROUP_FILES.get("memory" if "memory" in controllers.split(",") else controllers)
-        if files is None:
-            continue
-        folder, limit, usage, droppable = files
-        group_path = PurePosixPath(path.lstrip("/"))
-        for group in (group_path, *group_path.parents):
-            folder_of_group = groups / folder / group
-            most, used = (
-                float("".join(_lines(folder_of_group / name)).replace("max", "inf") or "nan") for name in (limit, usage)
-            )
-            if most < math.inf and used >= 0:
-                available.append(most - used + _numbers(folder_of_group / "memory.stat").get(droppable, 0.0))
+    paths = [line.removeprefix("0::/") for line in _lines(root / "proc/self/cgroup") if line.startswith("0::/")]
+    for group in (group for path in map(PurePosixPath, paths) for group in (path, *path.parents)):
+        folder = root / "sys/fs/cgroup" / group
+        most, used = ("".join(_lines(folder / f"memory.{name}")) or "max" for name in ("max", "current"))
+        if "max" not in (most, used):
+            available.append(float(most) - float(used) + _numbers(folder / "memory.stat").get("inactive_file", 0.0))
     return max(0.0, min(available))
 
 

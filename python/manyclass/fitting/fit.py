@@ -98,7 +98,6 @@ from manyclass.fitting.planner import (
     Planner,
     fit_runs,
     is_composed,
-    parameters_of_fit,
     refit,
     with_report_of,
 )
@@ -120,7 +119,7 @@ from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call, KeptRows, NewFeatures, widened
 from manyclass.training.passes import progress_bar, warn_user
 from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
-from manyclass.training.start import First, Start, asked_start
+from manyclass.training.start import First, asked_start
 from manyclass.training.state import ADAGRAD, Points, Starts, State
 from manyclass.training.train import train
 from manyclass.weights.hashing import FeatureHash
@@ -167,15 +166,25 @@ def fit(planner: Planner, state: State | None, data: Rows, options: Mapping[str,
         most_bytes = bytes_of("max_memory", options["max_memory"])
     watch = Watch.of(options.get("callback"), options.get("max_seconds"), checkpoints=checkpoints, max_bytes=most_bytes)
     points, encoder = _points_of_fit(planner, state, data, options)
-    start = None
-    if beside["coef_init"] is not None or beside["intercept_init"] is not None:
-        as_start, shape = asked_start if planner.has_grid else Start.of, (points.n_classes, points.x.shape[1])
-        arrays = beside["coef_init"], beside["intercept_init"]
-        start = as_start(*arrays, shape, fit_intercept=planner.parameters["fit_intercept"])
+    start, arrays = None, (beside["coef_init"], beside["intercept_init"])
+    if any(array is not None for array in arrays):  # a closed form is that of the softmax
+        shape, fit_intercept = (points.n_classes, points.x.shape[1]), planner.parameters["fit_intercept"]
+        start = asked_start(*arrays, shape, fit_intercept=fit_intercept, has_closed_form=planner.has_grid)
     evaluated = None if eval_set is None else evaluated_rows(planner.caller, points, encoder, eval_set)
     first = First(state, start, beside["candidates"], evaluated)
-    seeded = replace(planner, parameters=parameters_of_fit(planner.parameters, watch, points, **beside))
-    return replace(planner.labelled(*fit_runs(seeded, points, watch, first)), encoder=encoder)
+    if checkpoints is not None:
+        labels = np.concatenate([points.labels.indptr, points.labels.ids])
+        arguments: dict[str, Any] = {
+            "X": points.x,
+            "y": labels,
+            "classes": points.classes,
+            "sample_weight": points.weights,
+        }
+        arguments |= {} if points.groups is None else {"groups": points.groups}
+        arguments["limit of seconds"] = bool(np.isfinite(watch.max_seconds))  # with one, "auto" tries less
+        arguments |= {name: None if value is None else np.asarray(value) for name, value in beside.items()}
+        planner = planner.changed(random_state=checkpoints.seed(planner.parameters, arguments))
+    return replace(planner.labelled(*fit_runs(planner, points, watch, first)), encoder=encoder)
 
 
 def _points_of_fit(

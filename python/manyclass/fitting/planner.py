@@ -26,10 +26,10 @@ from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, interruption_of, warn_user
 from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan, ScoredRows, draw_rows_out, held_out
-from manyclass.training.start import First, Start
+from manyclass.training.start import First
 from manyclass.training.state import Calibration, FitReport, History, Points, State
 from manyclass.weights.arrays import Doubles, Ids, Matrix
-from manyclass.weights.weights import FeatureScaling
+from manyclass.weights.weights import FeatureScaling, Weights
 
 PartChoices = Mapping[str, Mapping[str, type[Part]]]
 
@@ -227,10 +227,13 @@ def facts_of(points: Points) -> Facts:
     return replace(facts, n_texts=points.n_texts, of_columns=columns is not None and bool((columns >= 0).all()))
 
 
-def warm_start_of(state: State, points: Points) -> Start:
+def warm_start_of(state: State, points: Points) -> Weights:
     """Return the weights of a linear model of one label a row for the classes of a fit to such rows."""
     check_features(state, points)
-    return Start.from_model(state.weights, find_positions(points.classes, state.classes, "y"))
+    place = find_positions(points.classes, state.classes, "y")
+    start, there = Weights.zeros(points.n_classes, points.x.shape[1], by_feature=False), place >= 0
+    start.coef[there], start.intercept[there] = state.weights.coef[place[there]], state.weights.intercept[place[there]]
+    return start
 
 
 def check_features(state: State, points: Points) -> None:
@@ -268,32 +271,6 @@ def best_threshold(state: State, points: Points, n_threads: int, *, log_odds: bo
 
 
 Mask = NDArray[np.bool_]
-
-
-def parameters_of_fit(parameters: Parameters, watch: Watch, points: Points, **beside: ArrayLike | None) -> Parameters:
-    """Return the parameters of a fit, with the seed of its checkpoints where there are some.
-
-    Parameters
-    ----------
-    parameters : Parameters
-    watch : Watch
-        Its checkpoints, where there are some, are told the data of the fit.
-    points : Points
-    **beside : array-like or None
-        The other arguments of `fit` that its result depends on.
-    """
-    if watch.checkpoints is None:
-        return parameters
-    data = {
-        "X": points.x,
-        "y": np.concatenate([points.labels.indptr, points.labels.ids]),
-        "classes": points.classes,
-        "sample_weight": points.weights,
-        **({} if points.groups is None else {"groups": points.groups}),
-        "limit of seconds": bool(np.isfinite(watch.max_seconds)),  # with one, "auto" tries less
-        **{name: None if argument is None else np.asarray(argument) for name, argument in beside.items()},
-    }
-    return parameters.changed(random_state=watch.checkpoints.seed(parameters, data))
 
 
 def refit(planner: Planner, points: Points) -> State:
@@ -380,20 +357,21 @@ def _fit_with_texts(planner: Planner, points: Points, watch: Watch, first: First
     texts, parameters = ClassTexts.of(points), planner.parameters
     n_rows, calibrates = len(points.labels) - points.n_texts, parameters["calibration"] is not None
     rows = points.some(np.arange(n_rows))
-    if not texts.share_features(rows):
-        return _fit_without_texts(planner, points, texts, watch, first)
+    if not texts.share_features(rows):  # only texts of classes without rows are rows, too
+        trained = replace(points.some(np.flatnonzero(texts.of_unseen(points))), n_texts=0)
+        state, trained = fit_runs(planner, trained, watch, first)
+        how = "no text of class_text has a feature that a row has, so that texts tell nothing of rows"
+        warn_user(f"{how}: the model is as without them", UserWarning)
+        return state.with_report(rules={**state.fit_report.rules, "class_text": how}), trained
     # Without calibration so few that the model need not be fitted again, if they are enough for three numbers.
-    out = _rows_out(
-        parameters, rows, None if calibrates else max(FIGURES.MOST_FOR_TEXTS, int(FIGURES.MOST_WITHOUT * n_rows))
-    )
+    few = max(FIGURES.MOST_FOR_TEXTS, int(FIGURES.MOST_WITHOUT * n_rows))
+    out = _rows_out(parameters, rows, None if calibrates else few)
     again, rows_out = bool(out.mean() > FIGURES.MOST_WITHOUT), rows.some(np.flatnonzero(out))
     masks = [np.ones(len(points.labels), dtype=bool), texts.of_unseen(points)]
     masks = masks[1:] if masks[1].all() else masks
     runs = _Runs(planner, watch, first, len(masks) + again)
     scales, state, mask = _best_mask(runs, texts, masks, points, out, rows_out)
-    how = (
-        scales.description if mask.all() else scales.description + "; only those of classes without rows are rows, too"
-    )
+    how = scales.description + ("" if mask.all() else "; only those of classes without rows are rows, too")
     state = state.with_report(rules={**state.fit_report.rules, "class_text": how})
     calibration = _calibration(parameters, scales.added_to(state, texts), rows_out) if calibrates else None
     trained = points.some(np.flatnonzero(mask & np.append(~out, np.ones(points.n_texts, dtype=bool))))
@@ -402,17 +380,6 @@ def _fit_with_texts(planner: Planner, points: Points, watch: Watch, first: First
         state = runs.mean(trained, state)
     state = scales.added_to(state, texts)
     return _final(state, trained) if calibration is None else _calibrated(state, trained, calibration), trained
-
-
-def _fit_without_texts(
-    planner: Planner, points: Points, texts: ClassTexts, watch: Watch, first: First
-) -> tuple[State, Points]:
-    """Fit to rows, and to the texts of classes without rows, where texts tell nothing of rows."""
-    trained = replace(points.some(np.flatnonzero(texts.of_unseen(points))), n_texts=0)
-    state, trained = fit_runs(planner, trained, watch, first)
-    why = "no text of class_text has a feature that a row has, so that texts tell nothing of rows"
-    warn_user(f"{why}: the model is as without them", UserWarning)
-    return state.with_report(rules={**state.fit_report.rules, "class_text": why}), trained
 
 
 def _best_mask(
@@ -471,8 +438,8 @@ class _Runs:
         for n in range(1, 1 + n_others):
             if self.ended:
                 break
-            if n == 1:
-                self._check_seeds_matter(chosen)
+            if part_name(chosen.get("solver", self._parameters["solver"])) == "lbfgs":
+                raise ValueError(f"n_models is {self._n_models}, which has no effect with solver='lbfgs'; leave it 1")
             try:
                 other = self._run(n, chosen, points)
             except KeyboardInterrupt:
@@ -496,8 +463,13 @@ class _Runs:
         self._n_left -= 1
         heading = f"model {number + 1}/{self._n_models}, " if self._n_models > 1 else ""
         watch = replace(self._watch, max_seconds=seconds, heading=heading)
-        if watch.callback is not None:
-            watch = replace(watch, callback=self._call)
+        if (callback := watch.callback) is not None:
+
+            def call(state: Any) -> bool:
+                self.ended = bool(callback(state))
+                return self.ended
+
+            watch = replace(watch, callback=call)
         states: list[State] = []
         interruption = interruption_of(lambda: states.append(planner.run(points, watch, self._first)))
         if interruption is not None:
@@ -505,19 +477,9 @@ class _Runs:
             self.ended = True
         return states[0]
 
-    def _call(self, state: Any) -> bool:
-        assert self._watch.callback is not None
-        self.ended = bool(self._watch.callback(state))
-        return self.ended
-
-    def _check_seeds_matter(self, chosen: Mapping[str, Any]) -> None:
-        if part_name(chosen.get("solver", self._parameters["solver"])) == "lbfgs":
-            raise ValueError(f"n_models is {self._n_models}, which has no effect with solver='lbfgs'; leave it 1")
-
 
 def _mean_curve(curves: list[Doubles]) -> Doubles:
     """The mean loss of each pass; a run that has ended counts by its last one."""
     n = max(map(len, curves))
-    full = [np.concatenate([curve, np.repeat(curve[-1:], n - len(curve))]) for curve in curves if len(curve)]
-    mean: Doubles = np.mean(full, axis=0) if full else np.zeros(0)
-    return mean
+    full = [np.pad(curve, (0, n - len(curve)), mode="edge") for curve in curves if len(curve)]
+    return np.mean(full, axis=0) if full else np.zeros(0)

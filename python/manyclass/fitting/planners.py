@@ -163,7 +163,8 @@ class SoftmaxPlanner(Planner):
         parameters, chosen = self.parameters, self.check()
         model, begins_fit = linear_model(chosen), state is None and call.fit_pass is not None
         chosen = replace(chosen, model=model)
-        chosen = chosen if begins_fit else stepwise(chosen)
+        if not begins_fit and (chosen.solver is None or chosen.solver.name == "lbfgs"):  # which does not step by rows
+            chosen = replace(chosen, solver=SOLVERS["implicit"]())
         open_alpha = parameters.is_auto("alpha")
         if open_alpha:  # what a part would want is more than all rows do
             parameters = parameters.changed(alpha=0.0)
@@ -178,12 +179,6 @@ class SoftmaxPlanner(Planner):
         if open_alpha:
             planned = replace(planned, params={**planned.params, "alpha": 0.0})
         return planned, scaled, scaling
-
-
-def stepwise(chosen: Chosen) -> Chosen:
-    """The parts, with a solver that steps by rows where "auto" has none, or one of full passes."""
-    full = chosen.solver is None or chosen.solver.name == "lbfgs"
-    return replace(chosen, solver=SOLVERS["implicit"]()) if full else chosen
 
 
 def _plan_batches_or_pairs(choice: Choice, points: Points) -> Planned:

@@ -51,7 +51,7 @@ from manyclass.training.plan import (
     held_out,
 )
 from manyclass.training.points import fit_points
-from manyclass.training.start import Start, begin_at_closed_form
+from manyclass.training.start import begin_at_closed_form
 from manyclass.training.state import Points, State, checked_weights, taken, weights_left
 from manyclass.training.train import train
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
@@ -104,7 +104,7 @@ class Sample:
         return float(np.average(losses, weights=self.out.weights))
 
     @lazy_property
-    def discriminant(self) -> Start | None:
+    def discriminant(self) -> Weights | None:
         """The weights of linear discriminant analysis, of dense rows that are trained on."""
         trained = self.trained
         if isinstance(trained.x, sp.csr_array):
@@ -215,7 +215,7 @@ def _best_start(
     """Return the plan with the better of two starts, 0 or the discriminant where it may be, and its trials."""
     from_start, closed_loss = (math.inf, list[int](), slice(0)), math.inf
     if plan.discriminant and (start := sample.discriminant) is not None:
-        closed = partial(sample.loss_of, start.weights(sparse=False), plan.n_threads)
+        closed = partial(sample.loss_of, start, plan.n_threads)
         size = (*sample.size(short)[:2], 0)
         closed_loss = trials.make("start", "discriminant", closed, predicted=0.0, size=size)
         from_start = search(replace(short, alpha=0.0), reserved=trials.left / 2)

@@ -550,7 +550,9 @@ class _Iterations(CoreTraining):
             n_threads=plan.n_threads,
         )
         if start is not None:
-            self.core.read(start.matrix, start.intercept)
+            weights.coef[:] = start.coef.toarray() if start.has_pairs else start.coef
+            weights.intercept[:] = start.intercept
+            self.core.read(weights.matrix, weights.intercept)
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make an iteration; none where the gradient is small, or nothing lowers the objective."""

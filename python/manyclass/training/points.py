@@ -32,7 +32,7 @@ from manyclass.training.plan import (
     carry_of,
     core_plan,
 )
-from manyclass.training.start import Start, carried_at
+from manyclass.training.start import carried_at, norms_sq, put_start
 from manyclass.training.state import EarlierModel, LocalState, Points
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros
 from manyclass.weights.tensor_file import Arrays, Saved
@@ -169,7 +169,7 @@ class PointsTraining(CoreTraining):
         plan: PointsPlan,
         points: Points,
         candidates: Ids | None = None,
-        start: Start | None = None,
+        start: Weights | None = None,
         earlier: EarlierModel | None = None,
     ) -> None:
         x, labels, n_classes = points.x, points.labels.ids, points.n_classes
@@ -205,7 +205,7 @@ class PointsTraining(CoreTraining):
         heads = np.full((len(labels), min(plan.n_head, self.weights.n_classes - 1)), -1, dtype=np.int32)
         return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
 
-    def _trainer(self, x: Matrix, labels: Ids, start: Start | None, counts: NDArray[Any]) -> _core.Trainer:
+    def _trainer(self, x: Matrix, labels: Ids, start: Weights | None, counts: NDArray[Any]) -> _core.Trainer:
         plan, memory, n_classes = self.plan, self.memory, self.weights.n_classes
         names = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
         arrays: dict[str, Floats | Doubles] = {name: getattr(memory, name) for name in names}
@@ -228,11 +228,11 @@ class PointsTraining(CoreTraining):
         planned = core_plan(plan, n_classes, batch=self.batch, **more)
         return _core.Trainer.points(planned, core_data(x), x.shape[1], state)
 
-    def _begin(self, start: Start, x: Matrix, labels: Ids) -> dict[str, Doubles]:
+    def _begin(self, start: Weights, x: Matrix, labels: Ids) -> dict[str, Doubles]:
         """Write the first weights; return the arrays that follow from them."""
-        start.put(self.weights, self.position)
+        put_start(start, self.weights, self.position)
         if len(self.memory.norm_sq):
-            self.memory.norm_sq[:] = start.norms_sq(self.position)
+            self.memory.norm_sq[self.position] = norms_sq(start)
         if not self._begins_at_weights():
             return {}
         seconds = FIGURES.SECONDS_PER_SCORED * _n_stored(x) * self.weights.n_classes
@@ -244,7 +244,7 @@ class PointsTraining(CoreTraining):
     def _go_on(self, earlier: EarlierModel, labels: Ids) -> dict[str, Doubles]:
         """Return the arrays that follow from the weights that training goes on from."""
         if len(self.memory.norm_sq):
-            self.memory.norm_sq[:] = np.einsum("kj,kj->k", self.weights.coef, self.weights.coef, dtype=np.float64)
+            self.memory.norm_sq[:] = norms_sq(self.weights)
         if earlier.local_state is not None and len(earlier.local_state.u):
             return {"u": earlier.local_state.u, "local_scale": earlier.local_state.local_scale}
         unknown = earlier.goes_on and self._begins_at_weights()
@@ -340,7 +340,7 @@ def fit_points(
     points: Points,
     watch: Watch,
     candidates: Ids | None = None,
-    start: Start | None = None,
+    start: Weights | None = None,
     earlier: EarlierModel | None = None,
 ) -> Trained:
     """Train weights on points of one label and return them with the running loss of each pass.

@@ -34,91 +34,50 @@ ClosedForm = Literal["closed_form"]
 CLOSED_FORM: ClosedForm = "closed_form"
 
 
-@dataclass(frozen=True)
-class Start:
-    """Weights and intercepts of all classes, in the order of the labels.
+def asked_start(
+    coef: ArrayLike | None,
+    intercept: ArrayLike | None,
+    shape: tuple[int, int],
+    *,
+    fit_intercept: bool,
+    has_closed_form: bool = False,
+) -> Weights | ClosedForm:
+    """Check what `fit` was given, of which one may be None, which is 0; a closed form has intercepts of its own.
 
-    Attributes
-    ----------
-    coef : ndarray or csr_array of shape (n_classes, n_features), float32
-    intercept : ndarray of shape (n_classes,), float32
+    Raises
+    ------
+    ValueError
+        For another shape, numbers that are not finite in float32, or intercepts of a model without.
     """
-
-    coef: Floats | sp.csr_array
-    intercept: Floats
-
-    @classmethod
-    def of(
-        cls, coef: ArrayLike | None, intercept: ArrayLike | None, shape: tuple[int, int], *, fit_intercept: bool
-    ) -> Start:
-        """Check what `fit` was given, of which one may be None, which is 0.
-
-        Raises
-        ------
-        ValueError
-            For another shape, numbers that are not finite in float32, or intercepts of a model without.
-        """
+    if not (has_closed_form and isinstance(coef, str) and coef == CLOSED_FORM):
         if intercept is not None and not fit_intercept:
             raise ValueError("intercept_init is given, which has no effect with fit_intercept=False; leave it None")
-        return cls(_checked("coef_init", coef, shape), _checked("intercept_init", intercept, shape[:1]))
-
-    @classmethod
-    def from_model(cls, weights: Weights, place: Ids) -> Start:
-        """Return those of classes with these places in a model, -1 standing for new ones, which begin at 0."""
-        there = place >= 0
-        coef = np.zeros((len(place), weights.coef.shape[1]), dtype=np.float32)
-        intercept = np.zeros(len(place), dtype=np.float32)
-        coef[there], intercept[there] = weights.coef[place[there]], weights.intercept[place[there]]
-        return cls(coef, intercept)
-
-    def weights(self, *, sparse: bool) -> Weights:
-        """Return them as weights of data of a kind."""
-        weights = Weights.zeros(*self.coef.shape, by_feature=sparse)
-        self.put(weights, np.arange(len(self.intercept), dtype=np.int32))
-        return weights
-
-    def weights_of_scores(self) -> Weights:
-        """Return weights that have their scores, on pairs where few are stored."""
-        if not isinstance(self.coef, sp.csr_array):
-            return Weights.linear(self.coef, self.intercept, by_feature=False)
-        pairs = sp.csc_array(self.coef)
-        pairs.sort_indices()
-        stored = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
-        return Weights.on_pairs(*stored, self.intercept)
-
-    def put(self, weights: Weights, position: Ids) -> None:
-        """Write the start into weights in which class k stands in place position[k]."""
-        if isinstance(self.coef, sp.csr_array):
-            weights.coef[position[self._rows(self.coef)], self.coef.indices] = self.coef.data
-        else:
-            weights.coef[position] = self.coef
-        weights.intercept[position] = self.intercept
-
-    def norms_sq(self, position: Ids) -> Doubles:
-        """Squared norms of the rows, by place."""
-        norms, coef = np.empty(len(position)), self.coef
-        if isinstance(coef, sp.csr_array):
-            norms[position] = np.bincount(self._rows(coef), np.square(coef.data, dtype=np.float64), len(position))
-        else:
-            norms[position] = np.einsum("kj,kj->k", coef, coef, dtype=np.float64)
-        return norms
-
-    @staticmethod
-    def _rows(coef: sp.csr_array) -> Ids:
-        return np.repeat(np.arange(coef.shape[0], dtype=np.int32), np.diff(coef.indptr))
-
-
-def asked_start(
-    coef: ArrayLike | None, intercept: ArrayLike | None, shape: tuple[int, int], *, fit_intercept: bool
-) -> Start | ClosedForm:
-    """As `Start.of`, but for a `coef` that asks for a closed form, whose intercepts go with it."""
-    if not (isinstance(coef, str) and coef == CLOSED_FORM):
-        return Start.of(coef, intercept, shape, fit_intercept=fit_intercept)
+        arrays = _checked("coef_init", coef, shape), _checked("intercept_init", intercept, shape[:1])
+        return Weights.linear(*arrays, by_feature=False)
     if intercept is not None:
         raise ValueError(f"coef_init is {coef!r} and intercept_init is given; leave it None, or give arrays of both")
     if not fit_intercept:
         raise ValueError(f"coef_init is {coef!r}, which has intercepts; fit_intercept must be True, or give an array")
     return CLOSED_FORM
+
+
+def put_start(start: Weights, weights: Weights, position: Ids) -> None:
+    """Write first weights into those of a training, in which class k stands in place position[k]."""
+    if start.has_pairs:
+        pairs = start.coef.tocoo()
+        weights.coef[position[pairs.row], pairs.col] = pairs.data
+    else:
+        weights.coef[position] = start.coef
+    weights.intercept[position] = start.intercept
+
+
+def norms_sq(weights: Weights) -> Doubles:
+    """Squared norms of the rows of weights, without intercepts."""
+    if weights.has_pairs:
+        squares: Doubles = np.square(weights.values, dtype=np.float64)
+        return np.bincount(weights.classes, squares, weights.n_classes).astype(np.float64)
+    norms: Doubles = np.einsum("kj,kj->k", weights.coef, weights.coef, dtype=np.float64)
+    return norms
 
 
 def carried_at(weights: Weights, x: Matrix, labels: Ids, *, carry: float, n_threads: int) -> Doubles:
@@ -145,7 +104,7 @@ def _checked(name: str, array_like: ArrayLike | None, shape: tuple[int, ...]) ->
     return array
 
 
-def begin_at_closed_form(points: Points, seed: int, n_threads: int) -> Start | None:
+def begin_at_closed_form(points: Points, seed: int, n_threads: int) -> Weights | None:
     """Return the weights and intercepts, on the scales that are best for rows left out; None where that is nothing."""
     random = np.random.RandomState(seed % 2**32)
     n_rows, n_classes = len(points.labels), points.n_classes
@@ -161,16 +120,16 @@ def begin_at_closed_form(points: Points, seed: int, n_threads: int) -> Start | N
     # Shares of the rows that are left: those of all rows would tell of which classes some were left out.
     no_pairs = np.zeros(points.x.shape[1] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
     prior = Weights.on_pairs(*no_pairs, _log_shares(rest))
-    scale, scale_of_prior = best_scales(without_held_out.weights_of_scores(), prior, out.scored(n_threads))
+    scale, scale_of_prior = best_scales(without_held_out, prior, out.scored(n_threads))
     del without_held_out  # as large as W
     whole = _closed_form(points, random)
     if whole is None:
         return None
-    numbers = whole.coef.data if isinstance(whole.coef, sp.csr_array) else whole.coef
+    numbers = whole.values if whole.has_pairs else whole.matrix
     numbers *= np.float32(scale)
-    intercept = np.float32(scale) * whole.intercept + np.float32(scale_of_prior) * _log_shares(points)
-    usable = np.isfinite(intercept).all() and np.abs(numbers).max(initial=0) <= LARGEST
-    return Start(whole.coef, intercept) if usable else None
+    whole.intercept[:] = np.float32(scale) * whole.intercept + np.float32(scale_of_prior) * _log_shares(points)
+    usable = np.isfinite(whole.intercept).all() and np.abs(numbers).max(initial=0) <= LARGEST
+    return whole if usable else None
 
 
 def _log_shares(points: Points) -> Floats:
@@ -179,7 +138,7 @@ def _log_shares(points: Points) -> Floats:
     return log_shares
 
 
-def _closed_form(points: Points, random: np.random.RandomState) -> Start | None:
+def _closed_form(points: Points, random: np.random.RandomState) -> Weights | None:
     """Weights and intercepts without the prior."""
     r = np.ones(len(points.labels)) if points.weights is None else points.weights
     if isinstance(points.x, sp.csr_array):
@@ -187,7 +146,7 @@ def _closed_form(points: Points, random: np.random.RandomState) -> Start | None:
     return _discriminant(points.x, points.labels.ids, points.n_classes, r, random)
 
 
-def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, r: Doubles) -> Start | None:
+def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, r: Doubles) -> Weights | None:
     """Weights on the pairs that occur together; None where nothing does.
 
     Raises
@@ -205,10 +164,13 @@ def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, r: Doubles) -> St
     class_sums, feature_sums = np.repeat(sums.sum(axis=1), np.diff(sums.indptr)), sums.sum(axis=0)
     log_ratios = naive_bayes(sums.data, feature_sums[sums.indices], class_sums, feature_sums.sum())
     sums.data = log_ratios.astype(np.float32)
-    return Start(sums, np.zeros(n_classes, dtype=np.float32))
+    pairs = sp.csc_array(sums)
+    pairs.sort_indices()
+    stored = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
+    return Weights.on_pairs(*stored, np.zeros(n_classes, dtype=np.float32))
 
 
-def _discriminant(x: Floats, labels: Ids, n_classes: int, r: Doubles, random: np.random.RandomState) -> Start | None:
+def _discriminant(x: Floats, labels: Ids, n_classes: int, r: Doubles, random: np.random.RandomState) -> Weights | None:
     """Weights and intercepts as the densities have them, without the prior; None where classes do not differ."""
     counts, centre, means = _core.class_means(x, labels, n_classes, r)
     rows = np.flatnonzero(counts[labels] > r)  # a single row says nothing of the spread within its class
@@ -241,7 +203,7 @@ def _discriminant(x: Floats, labels: Ids, n_classes: int, r: Doubles, random: np
     with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at what is found
         coef = (coef if basis is None else coef @ basis.T.astype(np.float32)) / np.float32(unit)
         intercept = offset - np.einsum("kj,j->k", coef, centre, dtype=np.float64)
-        return Start(coef, intercept.astype(np.float32))
+        return Weights.linear(coef, intercept.astype(np.float32), by_feature=False)
 
 
 def _covariance(deviations: NDArray[Any]) -> NDArray[np.float64]:
@@ -262,7 +224,7 @@ class First:
     ----------
     state : State or None
         The model of the last fit, with warm_start, of which a planner makes what follows.
-    start : Start, "closed_form" or None
+    start : Weights, "closed_form" or None
         First weights, of features as they are before scaling; None: 0.
     heads : array-like of shape (n_rows, n_head), or None
         Certain labels of each row, for the sampler "head_tail"; for a training their places, of each point, int32.
@@ -275,7 +237,7 @@ class First:
     """
 
     state: State | None = None
-    start: Start | ClosedForm | None = None
+    start: Weights | ClosedForm | None = None
     heads: Any = None
     evaluated: tuple[Matrix, Labels] | None = None
     held_out: NDArray[np.bool_] | None = None

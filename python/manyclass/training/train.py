@@ -41,7 +41,7 @@ from manyclass.training.plan import (
     ScoredRows,
 )
 from manyclass.training.points import fit_points, fit_posterior
-from manyclass.training.start import CLOSED_FORM, ClosedForm, First, Start, begin_at_closed_form
+from manyclass.training.start import CLOSED_FORM, ClosedForm, First, begin_at_closed_form
 from manyclass.training.state import EarlierModel, FitReport, Points, Squares, Starts, State, one_a_label, taken
 from manyclass.weights.arrays import NO_DOUBLES, Doubles
 from manyclass.weights.weights import FeatureScaling, Weights
@@ -176,8 +176,7 @@ def _begin_linear(
     watch = replace(watch, validation=validation)
     start = _first_weights(plan, first.start, scaling, trained_points)
     if isinstance(plan, FullBatchPlan):
-        weights = None if start is None else start.weights(sparse=isinstance(points.x, sp.csr_array))
-        trained = fit_full_batch(plan, trained_points, watch, weights, n_labels)
+        trained = fit_full_batch(plan, trained_points, watch, start, n_labels)
     else:
         trained = fit_points(plan, trained_points, watch, heads, start)
     if scaling is not None:
@@ -187,15 +186,11 @@ def _begin_linear(
 
 
 def _first_weights(
-    plan: PointsPlan | FullBatchPlan, start: Start | ClosedForm | None, scaling: FeatureScaling | None, points: Points
-) -> Start | None:
+    plan: PointsPlan | FullBatchPlan, start: Weights | ClosedForm | None, scaling: FeatureScaling | None, points: Points
+) -> Weights | None:
     """Return the first weights, of scaled features: those of a user, or in closed form; None: 0."""
-    if isinstance(start, Start):
-        if scaling is None:
-            return start
-        assert not isinstance(start.coef, sp.csr_array)  # it was given
-        unfolded = scaling.unfold(Weights.linear(start.coef.copy(), start.intercept.copy(), by_feature=False))
-        return Start(unfolded.coef, unfolded.intercept)
+    if isinstance(start, Weights):
+        return start if scaling is None else scaling.unfold(start.copy())
     by_discriminant = isinstance(plan, PointsPlan) and plan.discriminant and not isinstance(points.x, sp.csr_array)
     if start != CLOSED_FORM and not by_discriminant:
         return None
