@@ -1,6 +1,7 @@
 """What trials choose: ridges, learning rates and numbers of probes, with trials whose outcomes are told."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from manyclass.fitting.trials import search_grid
 from manyclass.search.class_index import ClassIndex, recall_error
 from manyclass.search.clustered import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.points import HeadSearch
+from manyclass.training.points import search_heads
 from manyclass.weights.weights import Weights
 
 # Ridges
@@ -180,7 +181,8 @@ def test_probes_for_heads_are_chosen_without_the_points_own_classes(monkeypatch,
         return self.n_clusters_
 
     monkeypatch.setattr(SphericalClusterIndex, "tune", tune)
-    HeadSearch(X, labels, heads, False, seed, 1).refresh(weights, np.zeros(0, dtype=np.float32))
+    plan = SimpleNamespace(fit_intercept=False, seed=seed, n_threads=1)
+    search_heads(plan, X, labels, heads, weights, np.zeros(0, dtype=np.float32))
     assert told["k"] == 3
     some = [np.flatnonzero((q == X).all(axis=1))[0] for q in np.asarray(told["Q"])]
     assert len(set(some)) == 256

@@ -1,5 +1,8 @@
 """Heads by search: what they hold, when they change, that they leave gradients unbiased and learn."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from reference.flat import softmax
@@ -9,7 +12,7 @@ from test_epoch import assert_fit_equals_twin, small_problem
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, samplers
 from manyclass.figures import FIGURES
 from manyclass.search import clustered
-from manyclass.training.points import HeadSearch
+from manyclass.training import points
 from manyclass.weights.weights import Weights
 
 STORAGES = pytest.mark.parametrize("storage", ["sparse", "dense"])
@@ -29,9 +32,9 @@ def problem(seed, *, n=150, n_classes=40, n_features=9, storage="dense", interce
 
 def searched(x, y, weights, scale, *, n_head, intercept=True, n_threads=1):
     heads = np.full((len(y), n_head), -1, dtype=np.int32)
-    find = HeadSearch(x, y, heads, intercept, 3, n_threads)
-    find.refresh(weights, scale)
-    return find, heads
+    plan = SimpleNamespace(fit_intercept=intercept, seed=3, n_threads=n_threads)
+    find = partial(points.search_heads, plan, x, y, heads)
+    return partial(find, index=find(weights, scale)), heads
 
 
 def best_wrong(z, y, n_head):
@@ -48,7 +51,7 @@ def test_heads_are_the_wrong_classes_of_largest_score_of_the_weights_times_their
     np.testing.assert_array_equal(heads, best_wrong(z, y, 6))
     # And after the weights have moved, through the index that is kept.
     weights.coef[:] += np.random.default_rng(seed + 1).normal(size=weights.coef.shape)
-    find.refresh(weights, np.zeros(0, dtype=np.float32))
+    find(weights, np.zeros(0, dtype=np.float32))
     z = x @ weights.coef.T.astype(float) + weights.intercept
     np.testing.assert_array_equal(heads, best_wrong(np.asarray(z), y, 6))
     _, all_others = searched(x, y, weights, scale, n_head=39, intercept=intercept)
@@ -59,7 +62,8 @@ def test_with_many_classes_most_of_the_best_are_found_in_part_of_the_clusters(mo
     monkeypatch.setattr(clustered, "EXACT_ROWS", 100)
     x, y, weights, scale, z = problem(seed, n=900, n_classes=600)
     find, heads = searched(x, y, weights, scale, n_head=8)
-    assert 1 < find._index.n_probe_ < find._index.n_clusters_
+    index = find.keywords["index"]
+    assert 1 < index.n_probe_ < index.n_clusters_
     found = np.mean([np.isin(a, b).mean() for a, b in zip(best_wrong(z, y, 8), heads, strict=True)])
     # Tuned on 256 points: three standard deviations of at most 0.025 below the target.
     assert found > FIGURES.HEAD_RECALL - 0.075
@@ -91,8 +95,8 @@ def test_fits_with_searched_heads_equal_the_twin(storage, solver, refresh, seed)
 
 def heads_after_each_pass(monkeypatch, n_passes, **parameters):
     seen = []
-    refresh = HeadSearch.refresh
-    monkeypatch.setattr(HeadSearch, "refresh", lambda *a: (refresh(*a), seen.append(n_iter[0]))[0])
+    search = points.search_heads
+    monkeypatch.setattr(points, "search_heads", lambda *a: (search(*a), seen.append(n_iter[0]))[0])
     n_iter = [0]
     X, y = planted(np.random.default_rng(0), 90, 5, 12)
 
@@ -112,7 +116,7 @@ def test_heads_are_searched_for_every_refresh_passes_but_not_for_a_pass_that_doe
 
 
 def test_given_candidates_are_not_searched_for(monkeypatch, seed):
-    monkeypatch.setattr(HeadSearch, "refresh", lambda *_: pytest.fail("candidates were given"))
+    monkeypatch.setattr(points, "search_heads", lambda *_: pytest.fail("candidates were given"))
     X, y = planted(np.random.default_rng(seed), 90, 5, 12)
     model = SoftmaxClassifier(sampler=samplers.HeadTail(refresh=1), max_iter=3)
     model.fit(X, y, candidates=np.zeros((90, 2), dtype=int))

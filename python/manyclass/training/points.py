@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -163,6 +163,7 @@ class PointsTraining(CoreTraining):
     """The core's trainer with its arrays, and what happens between passes."""
 
     plan: PointsPlan
+    index: Any = None
 
     def __init__(
         self,
@@ -191,19 +192,13 @@ class PointsTraining(CoreTraining):
         self.memory = Memory(plan, weights, batch=self.batch, pass_seconds=self.pass_seconds)
         self.scale = self.memory.scale
         self.x_sq = row_norms_sq(x)
-        self.heads, self.search = self._heads(x, self.position[labels], candidates)
-        self.core = self._trainer(x, self.position[labels], start, counts[order])  # 2
-
-    def _heads(self, x: Matrix, labels: Ids, candidates: Ids | None) -> tuple[Ids, HeadSearch | None]:
-        """Return the certain classes of each point, and what looks for them."""
-        plan = self.plan
-        if plan.sampler != "head_tail":
-            return np.zeros((0, 0), dtype=np.int32), None
+        self.searches = plan.sampler == "head_tail" and candidates is None
         if candidates is not None:
-            return np.ascontiguousarray(self.position[candidates]), None
-        # None in the first pass, which warms up by its tails alone.
-        heads = np.full((len(labels), min(plan.n_head, self.weights.n_classes - 1)), -1, dtype=np.int32)
-        return heads, HeadSearch(x, labels, heads, plan.fit_intercept, plan.seed, plan.n_threads)
+            self.heads = np.ascontiguousarray(self.position[candidates])
+        else:  # none in the first pass, which warms up by its tails alone
+            shape = (len(labels), min(plan.n_head, n_classes - 1)) if self.searches else (0, 0)
+            self.heads = np.full(shape, -1, dtype=np.int32)
+        self.core = self._trainer(x, self.position[labels], start, counts[order])  # 2
 
     def _trainer(self, x: Matrix, labels: Ids, start: Weights | None, counts: NDArray[Any]) -> _core.Trainer:
         plan, memory, n_classes = self.plan, self.memory, self.weights.n_classes
@@ -269,8 +264,9 @@ class PointsTraining(CoreTraining):
         """Step 4 of `fit_points`: average, and search for heads."""
         plan = self.plan
         self.memory.after_pass(self.weights, n_iter, plan.n_threads)
-        if self.search is not None and n_iter % plan.refresh == 0 and n_iter < plan.max_iter:
-            self.search.refresh(self.weights, self.memory.scale)
+        if self.searches and n_iter % plan.refresh == 0 and n_iter < plan.max_iter:
+            data = self.points.x, self.position[self.points.labels.ids], self.heads
+            self.index = search_heads(plan, *data, self.weights, self.memory.scale, self.index)
 
     def held_out_loss(self, rows: ScoredRows) -> float:
         """Return the mean log-loss of points held out, in nats."""
@@ -378,53 +374,31 @@ def fit_points(
     return Trained(training.finished(), training.curve, rate, complete=training.complete)  # 5
 
 
-@dataclass
-class HeadSearch:
-    """Fills `heads` with the positions of the best wrong classes of each point.
+def search_heads(
+    plan: PointsPlan, x: Matrix, labels: Ids, heads: Ids, weights: Weights, scale: Floats, index: Any = None
+) -> Any:
+    """Fill `heads` with the positions of the best wrong classes of each point, in weights whose rows are times `scale`.
 
-    Attributes
-    ----------
-    x : csr_array or ndarray of shape (n_samples, n_features)
-    labels : ndarray of shape (n_samples,), int32
-        As positions, like all classes here.
-    heads : ndarray of shape (n_samples, n_head), int32
-        Written to by `refresh`; n_head is below the number of classes.
-    has_intercept : bool
-    seed : int
-    n_threads : int
+    Sparse points score all classes: an index reads rows of n_features floats for each class that it scans, a point the
+    few of its own features for all of them. Of dense points the index, which the next search follows, is returned.
+    Labels are positions, like all classes here.
     """
-
-    x: Matrix
-    labels: Ids
-    heads: Ids
-    has_intercept: bool
-    seed: int
-    n_threads: int
-    _index: SphericalClusterIndex | None = None
-
-    def refresh(self, weights: Weights, scale: Floats) -> None:
-        """Search in the present weights, whose rows are to be multiplied by `scale` where it has an element for each.
-
-        Sparse points score all classes: an index reads rows of n_features floats for each class that it scans, a point
-        the few of its own features for all of them.
-        """
-        if isinstance(self.x, sp.csr_array):
-            weights.top_wrong(self.x, self.labels, self.heads, self.n_threads, scale)
-            return
-        rows = class_rows(weights.coef, weights.intercept if self.has_intercept else None, scale)
-        if self._index is None:
-            self._index = SphericalClusterIndex(n_jobs=self.n_threads, random_state=self.seed % 2**32).fit(rows)
-        else:
-            self._index.update(np.arange(len(rows)), rows)
-        index = self._index
-        if index.n_clusters_ > 1:
-            sample = np.random.default_rng(self.seed % 2**32).permutation(len(self.labels))[: FIGURES.SEARCH_QUERIES]
-            sampled_labels = sp.csr_array(
-                (np.ones(len(sample)), self.labels[sample], np.arange(len(sample) + 1)), shape=(len(sample), len(rows))
-            )
-            Q = queries(self.x[sample], index.n_features_in_)
-            index.tune(Q, k=self.heads.shape[1], recall=FIGURES.HEAD_RECALL, exclude=sampled_labels)
-        index.fill_heads(self.x, self.labels, self.heads)
+    if isinstance(x, sp.csr_array):
+        weights.top_wrong(x, labels, heads, plan.n_threads, scale)
+        return None
+    rows, seed = class_rows(weights.coef, weights.intercept if plan.fit_intercept else None, scale), plan.seed % 2**32
+    if index is None:
+        index = SphericalClusterIndex(n_jobs=plan.n_threads, random_state=seed).fit(rows)
+    else:
+        index.update(np.arange(len(rows)), rows)
+    if index.n_clusters_ > 1:
+        sample = np.random.default_rng(seed).permutation(len(labels))[: FIGURES.SEARCH_QUERIES]
+        ones = (np.ones(len(sample)), labels[sample], np.arange(len(sample) + 1))
+        sampled_labels = sp.csr_array(ones, shape=(len(sample), len(rows)))
+        Q = queries(x[sample], index.n_features_in_)
+        index.tune(Q, k=heads.shape[1], recall=FIGURES.HEAD_RECALL, exclude=sampled_labels)
+    index.fill_heads(x, labels, heads)
+    return index
 
 
 # The Gaussian posterior of augment and reduce
