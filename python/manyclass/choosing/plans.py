@@ -78,20 +78,16 @@ class Taking(Given):
 
     def take_run(self) -> dict[str, Any]:
         """Return the fields that all plans have."""
-        return {
-            "seed": seed_from(self.take("random_state")),
-            "n_threads": n_threads_from(self.take("n_jobs")),
-            "verbose": int(self.take("verbose")),
-        }
+        seed, n_threads = seed_from(self.take("random_state")), n_threads_from(self.take("n_jobs"))
+        run = {"seed": seed, "n_threads": n_threads, "verbose": int(self.take("verbose"))}
+        return {**run, "fit_intercept": bool(self.take("fit_intercept")), "max_iter": int(self.take("max_iter"))}
 
     def take_passes(self, rate: float, u_rate: float, *, by_batches: bool = False) -> dict[str, Any]:
         """Return the fields of all trainings by passes."""
         return {
             "schedule": self._take_schedule(rate, u_rate, by_batches=by_batches),
-            "max_iter": int(self.take("max_iter")),
             "batch_size": self.solver.take("batch_size"),
             "shuffle": bool(self.solver.take("shuffle")),
-            "fit_intercept": bool(self.take("fit_intercept")),
             **self.take_run(),
         }
 
@@ -125,9 +121,8 @@ class Taking(Given):
         choice, parameters, values = self.choice, self.choice.parameters, dict(self.opened)
         model, set_model = choice["model"], parameters["model"]
         if model.name == "linear":
-            model = (
-                linear_model(choice.chosen) if choice.recipe.trains == "points" else MODELS["linear"](scaling="none")
-            )
+            is_scaled = choice.recipe.trains == "points"
+            model = linear_model(choice.chosen) if is_scaled else MODELS["linear"](scaling="none")
         # What "auto" is for the scaling of a linear model that was named is told by the model.
         scaling = "auto" if isinstance(set_model, str) else getattr(set_model, "scaling", "")
         if is_open(set_model) or (model.name == "linear" and scaling == "auto"):
@@ -252,17 +247,10 @@ def full_plan(choice: Choice) -> Planned:
     """Return the plan of L-BFGS."""
     taking, solver = Taking(choice, "random_state"), choice["solver"]
     taking.take_early_stopping()
-    fields = taking.take_run()
     taking.refuse_dim()
-    plan = FullBatchPlan(
-        loss=solver.loss,
-        tol=float(solver.tol),
-        alpha=float(taking.take("alpha")),
-        max_iter=int(taking.take("max_iter")),
-        fit_intercept=bool(taking.take("fit_intercept")),
-        n_threads=fields["n_threads"],
-        verbose=fields["verbose"],
-    )
+    alpha, run = float(taking.take("alpha")), taking.take_run()
+    del run["seed"]  # nothing is drawn
+    plan = FullBatchPlan(loss=solver.loss, tol=float(solver.tol), alpha=alpha, **run)
     # "auto" and an object are no settings; names of samplers and models other than the linear one are.
     sampler, model = choice.parameters["sampler"], choice.parameters["model"]
     if sampler != "auto":
@@ -407,8 +395,14 @@ def _double_sum(rule: str, solver_numbers: Given, source: str, rate: float, dim:
         raise ValueError("reduction is 'logistic', which has no number for each row; that is solver='adagrad'")
     if reduction == "decoupled" and formulation != "proposed":
         raise ValueError(f"formulation is {formulation!r}, which has no effect with reduction='decoupled'")
-    if rule == "implicit":
-        _check_implicit(reduction, formulation, dim)
+    if rule == "implicit":  # whose proximal steps are those of a linear model
+        where = "with several labels and solver='implicit' it must be"
+        if reduction not in ("pick_all", "pick_all_normalized"):
+            raise ValueError(f"reduction is {reduction!r}; {where} 'pick_all', 'pick_all_normalized'")
+        if formulation != "proposed":
+            raise ValueError(f"formulation is {formulation!r}; {where} 'proposed'")
+        if dim is not None:
+            raise ValueError("solver is 'implicit', whose steps are those of a linear model; choose another")
     rule_numbers = registered("solver")[rule].parameters
     u_rate = solver_numbers.take("u_learning_rate") if solver_numbers.has("u_learning_rate") else rate
     return DoubleSum(
@@ -419,17 +413,6 @@ def _double_sum(rule: str, solver_numbers: Given, source: str, rate: float, dim:
         u_init=solver_numbers.take("u_init", "log_n_classes"),
         step=1.0 if u_rate == "tied" else float(u_rate) / rate,
     )
-
-
-def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -> None:
-    """Refuse what proximal steps of several labels do not have."""
-    takes = {"reduction": (reduction, ("pick_all", "pick_all_normalized")), "formulation": (formulation, ("proposed",))}
-    for name, (value, choices) in takes.items():
-        if value not in choices:
-            listed = ", ".join(map(repr, choices))
-            raise ValueError(f"{name} is {value!r}; with several labels and solver='implicit' it must be {listed}")
-    if dim is not None:
-        raise ValueError("solver is 'implicit', whose steps are those of a linear model; choose another for embeddings")
 
 
 # Weights on pairs
