@@ -310,16 +310,13 @@ class Trials:
     def make(
         self, parameter: str, value: Any, train: Callable[[], float], *, predicted: float, size: tuple[int, int, int]
     ) -> float:
-        """Run one trial, which returns its log-loss, and note it; `size` is its rows, classes and passes."""
+        """Run one trial, note it, and return its log-loss, infinite where it is no number.
+
+        `size` is its rows, classes and passes.
+        """
         begin = time.process_time()
         loss = train()
-        return self.note(parameter, value, loss, predicted=predicted, seconds=time.process_time() - begin, size=size)
-
-    def note(
-        self, parameter: str, value: Any, loss: float, *, predicted: float, seconds: float, size: tuple[int, int, int]
-    ) -> float:
-        """Add a trial that was made to the report, and return its log-loss, infinite where it is no number."""
-        loss = loss if math.isfinite(loss) else math.inf
+        loss, seconds = loss if math.isfinite(loss) else math.inf, time.process_time() - begin
         self.spent += predicted
         values = (parameter, value, loss, *size, predicted, seconds, False)
         self.report.append(dict(zip(MEASURED, values, strict=True)))

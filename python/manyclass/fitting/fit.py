@@ -399,13 +399,17 @@ def go_on(
         (X, y, sample_weight, groups), encoder = encoded_again((*data, None), before)
     if state is not None:
         if planner.several:
-            check_same_kind(state, y)
+            check_targets(y)
+            if (several := is_indicator(y)) != state.several:
+                kinds = ("one label a row", "an indicator matrix of labels")
+                raise ValueError(f"y has {kinds[several]}; the model was trained with {kinds[state.several]}")
         grows = encoder is not None and encoder is not state.encoder
         state = widened(state, X, "grow" if grows else new_features, planner.caller.name)
     known = Known(known_classes(state, classes), state, hashing)
     points = planner.points(X, y, sample_weight, known=known, encoder=encoder)
     points = grouped(points, groups, points.n_given, by_user=True)
-    check_columns(points, classes)
+    if points.several and classes is not None and as_labels(classes).tolist() != points.classes.tolist():
+        raise ValueError("classes are not sorted or not distinct, as the columns of an indicator matrix y must be")
     return replace(_after_call(planner, state, points, call), encoder=encoder)
 
 
@@ -418,8 +422,13 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
     if is_time_to_fit(calls):
         rows = Points.joined(calls)
-        calls = (rows,)
-        if state is None or state.history.n_fit > 0 or fits_better(planner, rows, call):
+        calls, is_better = (rows,), state is None or state.history.n_fit > 0
+        if not is_better:  # a fit may predict later rows better than the stream does
+            learnt, last = split_to_compare(rows)
+            models = (refit(planner, learnt), _without_fits(planner, learnt, call)) if len(last.labels) else ()
+            losses = [planner.loss(model, last) for model in models]
+            is_better = losses[:1] < losses[1:]
+        if is_better:
             return replace(refit(planner, rows), calls=calls)
     after_fit = state is not None and state.history.n_fit > 0
     if state is not None and state.calls and not calls and after_fit:
@@ -451,14 +460,6 @@ def _without_fits(planner: Planner, points: Points, call: Call) -> State:
     planned_call = planner.plan_call(None, points, call)
     call = replace(call, n_passes=planner.passes_of_call(planned_call[0].plan, after_fit=False))
     return _trained(planner, None, points, planned_call, call)
-
-
-def fits_better(planner: Planner, points: Points, call: Call) -> bool:
-    """Whether a fit to rows of a stream predicts later ones better than the stream does."""
-    learnt, last = split_to_compare(points)
-    if not len(last.labels):
-        return False
-    return planner.loss(refit(planner, learnt), last) < planner.loss(_without_fits(planner, learnt, call), last)
 
 
 # Rows that are kept
@@ -564,21 +565,6 @@ def known_classes(state: State | None, classes: ArrayLike | None) -> NDArray[Any
     if named.ndim != 1 or not len(named):
         raise ValueError(f"classes has shape {np.shape(classes)}; it must be a list of one or more labels")
     return sorted_classes(named, before, "classes")[0]
-
-
-def check_same_kind(state: State, y: Any) -> None:
-    """Refuse several labels a row for a model of one, and the reverse."""
-    check_targets(y)
-    several = is_indicator(y)
-    if state.several != several:
-        kinds = ("one label a row", "an indicator matrix of labels")
-        raise ValueError(f"y has {kinds[several]}; the model was trained with {kinds[state.several]}")
-
-
-def check_columns(points: Points, classes: ArrayLike | None) -> None:
-    """Refuse names of an indicator matrix's columns that are not sorted."""
-    if points.several and classes is not None and as_labels(classes).tolist() != points.classes.tolist():
-        raise ValueError("classes are not sorted or not distinct, as the columns of an indicator matrix y must be")
 
 
 def is_stream(X: Any, y: Any) -> bool:

@@ -10,7 +10,6 @@ The ridge of full passes is found by cross-validation: the few fits are exact, s
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -423,14 +422,16 @@ def better_hidden_layer(
         "linear": (linear.plan, partial(train, None, scaled, replace(linear.plan, verbose=0), scaling=scaling)),
         "embedding": (hidden.plan, partial(train, None, trained, replace(hidden.plan, verbose=0), Watch(ends))),
     }
-    for model, (plan, train_model) in models.items():
-        begin = time.process_time()
-        state = quietly(train_model)
+
+    def loss(model: str) -> float:
+        weights = quietly(models[model][1]).weights
         if model == "linear":
-            ends.linear = ends.losses_of(state.weights)
-        loss, seconds = ends.mean(ends.linear if model == "linear" else ends.hidden), time.process_time() - begin
+            ends.linear = ends.losses_of(weights)
+        return ends.mean(ends.linear if model == "linear" else ends.hidden)
+
+    for model, (plan, _) in models.items():
         size = (len(trained.labels), out.n_classes, plan.max_iter)
-        trials.note("model", model, loss, predicted=costs.fit_cost(choice.facts, plan), seconds=seconds, size=size)
+        trials.make("model", model, partial(loss, model), predicted=costs.fit_cost(choice.facts, plan), size=size)
     trials.choose("model", "embedding" if ends.is_ahead else "linear")
     return (choice, replace(hidden, trials=trials)) if ends.is_ahead else None
 
