@@ -228,7 +228,7 @@ def test_what_cannot_be_bounded_is_refused(rows):
         model.fit(stream, classes=np.arange(K), max_memory=1000)
     with pytest.raises(ValueError, match="max_memory needs to know the classes before they come"):
         model.fit(stream, max_memory="1GiB")
-    with pytest.raises(ValueError, match="X a list, whose parts are as large as they are"):
+    with pytest.raises(ValueError, match="X a list; make it a Stream"):
         model.fit([(X, y)], classes=np.arange(K), max_memory="1GiB")
     with pytest.raises(ValueError, match=r"part \d of the stream: y has the label 39"):
         model.fit(stream, classes=np.arange(K - 1), max_memory="1GiB")
