@@ -179,14 +179,11 @@ def _check_point_fields(fields: dict[str, Any], schedule: str, batch_size: int |
     if "draws_label" in flags and fields["sampler"] == "head_tail":
         raise ValueError(f"solver={solver!r} draws the label too, which sampler='head_tail' cannot; choose another")
     if schedule == "adaptive" and ("implicit" in flags or alpha > 0 or max_norm is not None):
-        raise ValueError(
-            "schedule='adaptive' needs a solver with explicit steps, alpha=0 and max_norm=None; they are "
-            f"{solver!r}, {alpha!r} and {max_norm!r}"
-        )
+        needs = "schedule='adaptive' needs a solver with explicit steps, alpha=0 and max_norm=None"
+        raise ValueError(f"{needs}; they are {solver!r}, {alpha!r} and {max_norm!r}")
     if max_norm is not None and (fields["hogwild"] or batch_size is not None):
-        raise ValueError(
-            f"max_norm needs parallel='deterministic' and batch_size=None; they are {parallel!r} and {batch_size!r}"
-        )
+        needs = "max_norm needs parallel='deterministic' and batch_size=None"
+        raise ValueError(f"{needs}; they are {parallel!r} and {batch_size!r}")
 
 
 def points_plan(choice: Choice) -> Planned:

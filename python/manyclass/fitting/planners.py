@@ -149,11 +149,9 @@ class SoftmaxPlanner(Planner):
         if state.weights.by_minibatches:
             kind = "minibatches"
         if wanted != kind and parameters["model"] != "auto":
-            raise ValueError(
-                f"model is {parameters['model']!r}, solver {parameters['solver']!r} and sampler "
-                f"{parameters['sampler']!r}; partial_fit goes on with the model that is there, which was trained "
-                "otherwise: leave them as they were"
-            )
+            parts = f"model is {parameters['model']!r}, solver {parameters['solver']!r}"
+            reason = "partial_fit goes on with the model that is there, which was trained otherwise"
+            raise ValueError(f"{parts} and sampler {parameters['sampler']!r}; {reason}")
         return kind
 
     def _plan_linear(
@@ -447,10 +445,8 @@ class UtilityPlanner(Planner):
         """Raise ValueError for what the posterior's training, which has only some of the options, does not have."""
         alpha, params = self.parameters["alpha"], solver.get_params()
         if solver.name != "implicit" or not alpha > 0 or local.name != "natural":
-            raise ValueError(
-                "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are "
-                f"{solver.name!r}, {alpha!r} and {local.name!r}"
-            )
+            needs = "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'"
+            raise ValueError(f"{needs}; they are {solver.name!r}, {alpha!r} and {local.name!r}")
         _refuse_numbers(local, "with posterior='gaussian'", "family", "n_nodes")
         for name in ("averaging", "parallel", "share_classes", "shuffle"):
             default = type(solver)().get_params()[name]

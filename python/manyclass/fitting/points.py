@@ -320,10 +320,8 @@ def _class_weights(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> 
     weights[position[known]] = np.array([*class_weight.values()], dtype=np.float64)[known]
     if not known.all() and len(np.unique(position[known])) < len(labels):
         unknown = sorted(repr(label) for label, is_known in zip(class_weight, known, strict=True) if not is_known)
-        raise ValueError(
-            f"class_weight has a weight for {', '.join(unknown[:5])}, which y does not have, while other labels have "
-            f"none; labels of y are {', '.join(map(repr, labels[:5]))}{', ...' if len(labels) > 5 else ''}"
-        )
+        reason = "which y does not have, while other labels have none"
+        raise ValueError(f"class_weight has a weight for {', '.join(unknown[:5])}, {reason}, such as {labels[0]!r}")
     return weights
 
 

@@ -148,10 +148,8 @@ def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Rows, NDArray[np.in
                 *part, numbers = part
             if not is_part(part):
                 size = f" of {len(part)}" if isinstance(part, tuple | list) else ""
-                raise TypeError(
-                    f"part {place} of X is a {type(part).__name__}{size}; it must be (X, y) or (X, y, sample_weight), "
-                    "X a matrix or a list of texts"
-                )
+                kind = f"part {place} of X is a {type(part).__name__}{size}"
+                raise TypeError(f"{kind}; it must be (X, y) or (X, y, sample_weight), X a matrix or a list of texts")
             last = first + np.shape(part[0])[0]
             numbers = np.arange(first, last) if isinstance(X, Sequence) else numbers
             first = last
@@ -393,9 +391,7 @@ def fitted_in(
     fit = footprint.within(n_bytes, rows, may_hash)
     if fit is None:
         least = math.ceil(footprint.needed(rows, may_hash) / 2**20)
-        raise ValueError(
-            f"max_memory is {max_memory!r}; {footprint.n_classes} classes"
-            f"{'' if may_hash else f' and {footprint.n_features} features'} need at least {least}MiB "
-            "(help(manyclass.fitting.streams) has the formula)"
-        )
+        size = f"{footprint.n_classes} classes" + ("" if may_hash else f" and {footprint.n_features} features")
+        formula = "(help(manyclass.fitting.streams) has the formula)"
+        raise ValueError(f"max_memory is {max_memory!r}; {size} need at least {least}MiB {formula}")
     return fit

@@ -87,11 +87,8 @@ class Stage:
         fit_of_file = _metadata(file, "fit")
         for name, value in self._fit.items():
             if not _alike(fit_of_file.get(name), value):
-                was = str(fit_of_file.get(name))[:500]
-                raise ValueError(
-                    f"{self._path} is of another fit: its {name} was {was}, now it is {value}; resume with the data "
-                    "and parameters of that fit, or name another checkpoint folder"
-                )
+                was = f"its {name} was {fit_of_file.get(name)!s:.500}, now it is {value}"
+                raise ValueError(f"{self._path} is of another fit: {was}; name another checkpoint folder")
         with reading(file):
             saved = Saved(file, _as_now(_metadata(file, "numbers")))
             _check_like("numbers", saved.numbers, {**training.numbers(), "position": vars(Position())})

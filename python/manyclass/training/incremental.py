@@ -378,11 +378,11 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
         return state
     n = shape[1]
     if new_features == "error":
-        raise ValueError(
-            f"X has {n} features, but {kind} is expecting {n_before} features as input; partial_fit with "
-            "new_features='grow' takes more, after those of before"
-        )
-    names, before = _names(X), state.features.names
+        expected = f"{kind} is expecting {n_before} features as input"
+        raise ValueError(f"X has {n} features, but {expected}; with new_features='grow' it may have more")
+    columns, before = getattr(X, "columns", None), state.features.names
+    is_named = columns is not None and all(isinstance(name, str) for name in columns)
+    names = np.asarray(columns, dtype=object) if is_named else None
     if before is not None and names is not None and not np.array_equal(names[:n_before], before):
         j = int(np.flatnonzero(names[:n_before] != before)[0])
         raise ValueError(f"feature {j} of X is {names[j]!r}, and {before[j]!r} in the model, whose features come first")
@@ -392,14 +392,6 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
         squares=None if state.squares is None else state.squares.widened(n_before, n),
         features=Features(n, None if before is None else names),  # names of some would say nothing of the others
     )
-
-
-def _names(X: Any) -> NDArray[Any] | None:
-    """Names of columns, where all are text."""
-    columns = getattr(X, "columns", None)
-    if columns is None or not all(isinstance(name, str) for name in columns):
-        return None
-    return np.asarray(columns, dtype=object)
 
 
 def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.intp], starts: Starts | None) -> None:

@@ -186,13 +186,9 @@ class Features:
         """Return those that are more, of features that are hashed by their places; a ValueError for other names."""
         if self.names is not None and other.names is not None:
             n = min(self.n, other.n)
-            differ = np.flatnonzero(self.names[:n] != other.names[:n])
-            if len(differ):
-                j = differ[0]
-                raise ValueError(
-                    f"feature {j} is {other.names[j]!r}; the model has {self.names[j]!r} there, and its features "
-                    "are hashed by their places: new ones must come behind the others"
-                )
+            for j in np.flatnonzero(self.names[:n] != other.names[:n])[:1]:
+                names = f"feature {j} is {other.names[j]!r}; the model has {self.names[j]!r} there"
+                raise ValueError(f"{names}, and hashes features by their places: new ones must come last")
         return other if other.n > self.n else self
 
 
