@@ -112,7 +112,7 @@ from manyclass.fitting.points import (
 )
 from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
 from manyclass.labels import as_labels, check_targets, sorted_classes
-from manyclass.parts import Parameters, Part, check_open, part_name
+from manyclass.parts import Parameters, Part, check_open
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.core_training import Watch
@@ -226,18 +226,22 @@ def fit_stream(planner: Planner, X: Any, options: Mapping[str, Any]) -> State:
     """
     refuse("for texts at once, and not for a stream", class_text=options.get("class_text"))
     parameters, classes = planner.parameters, options.get("classes")
-    _check_has_passes(parameters)
+    check_can_go_on(parameters)
+    for name, value in {"warm_start": True, "solver": "lbfgs", "learning_rate": "grid"}.items():
+        if getattr(parameters[name], "name", parameters[name]) == value:
+            raise ValueError(f"{name} is {value!r}, which needs all rows at once; with a stream choose another")
     X, encoder = encoded_stream(X, vectorizer := options.get("vectorizer"))
     if encoder is not None:
         classes, vectorizer = X.label_names if classes is None else classes, None
-    random_state = parameters["random_state"]
-    if not isinstance(random_state, int | np.integer):  # which parts would draw anew
-        parameters = parameters.changed(
-            random_state=seed_from(random_state) % 2**32
-        )  # which is what scikit-learn takes
+    if not isinstance(parameters["random_state"], int | np.integer):  # which parts would draw anew
+        seed = seed_from(parameters["random_state"]) % 2**32  # which is what scikit-learn takes
+        parameters = parameters.changed(random_state=seed)
     once = not isinstance(X, Stream) and iter(X) is X
+    if once and (max_iter := parameters["max_iter"]) not in ("auto", 1):
+        reason = f"it is one pass, and not max_iter={max_iter}; give a manyclass.datasets.Stream, or set max_iter=1"
+        warn_user(f"X is an iterator, which is read once: {reason}", UserWarning)
     if once:
-        parameters = _with_one_pass(parameters)
+        parameters = parameters.changed(max_iter=1)
     averages = parameters["max_iter"] != 1 and _averaging(parameters["solver"], "suffix") not in ("none", "auto")
     max_seconds = Watch.of(None, options.get("max_seconds")).max_seconds
     bounded = within_memory(parameters, None, X, classes, options.get("max_memory"), copies=3 if averages else 2)
@@ -247,25 +251,6 @@ def fit_stream(planner: Planner, X: Any, options: Mapping[str, Any]) -> State:
     planner = replace(planner, parameters=parameters)
     state = _StreamFit(planner, bounded, carried, classes, vectorizer).run(max_seconds)
     return state if encoder is None else replace(state, encoder=encoder)
-
-
-def _check_has_passes(parameters: Parameters) -> None:
-    """Refuse parameters that need all rows at once."""
-    check_can_go_on(parameters)
-    if parameters["warm_start"]:
-        raise ValueError("warm_start is True; with a stream train on by partial_fit, or set it to False")
-    if part_name(parameters["solver"]) == "lbfgs":
-        raise ValueError("solver is 'lbfgs', which passes over all rows at once; with a stream choose another")
-    if parameters["learning_rate"] == "grid":
-        raise ValueError("learning_rate is 'grid', which needs all rows; with a stream set a number, or 'auto'")
-
-
-def _with_one_pass(parameters: Parameters) -> Parameters:
-    max_iter = parameters["max_iter"]
-    if max_iter not in ("auto", 1):
-        reason = f"it is one pass, and not max_iter={max_iter}; give a manyclass.datasets.Stream, or set max_iter=1"
-        warn_user(f"X is an iterator, which is read once: {reason}", UserWarning)
-    return parameters.changed(max_iter=1)
 
 
 def _averaging(solver: str | Part, default: str = "none") -> str:
@@ -340,12 +325,8 @@ class _StreamFit:
             self._state = _as_after_fit(self._state)
         averaging, n_passes, weights = _averaging(self._used("solver")), self._n_passes, self._state.weights
         n_before = n_iter - 1 - (n_passes // 2 if averaging == "suffix" else 0)
-        if averaging in ("none", "auto") or n_passes == 1 or n_before < 0 or not weights.is_linear:
-            return
-        if self._mean is None:
-            self._mean = weights.copy()
-        else:
-            self._mean.add_to_mean(weights, n_before)
+        if averaging not in ("none", "auto") and n_passes > 1 and n_before >= 0 and weights.is_linear:
+            self._mean = weights.copy() if self._mean is None else self._mean.add_to_mean(weights, n_before)
 
 
 def _as_after_fit(state: State) -> State:
