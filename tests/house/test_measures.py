@@ -32,8 +32,8 @@ MOST_LINES = {"the Python layer": 27_400, "a folder of it": 3_550, "the core": 2
 MOST_VAGUE = 0.02  # of all bindings
 # Files that a call enters, and functions of the package that wait for each other. A fit and a call of partial_fit are
 # to come down to 25 files: these may fall, too.
-MOST_FILES = {"fit": 29, "partial_fit": 26, "predict": 7}
-MOST_DEPTH = {"fit": 28, "partial_fit": 22, "predict": 9}
+MOST_FILES = {"fit": 27, "partial_fit": 24, "predict": 7}
+MOST_DEPTH = {"fit": 30, "partial_fit": 22, "predict": 9}
 
 
 @pytest.fixture
