@@ -243,7 +243,7 @@ REFUSED = [
     (solvers.SGD(reduction="decoupled", formulation=0.5), {}, "formulation is 0.5, which has no effect with re"),
     (solvers.SGD(formulation=float("nan")), {}, "formulation is nan; it must be finite"),
     (solvers.Implicit(schedule="adaptive"), {}, "it must be 'exponential'"),
-    (solvers.EMA(schedule="adaptive"), {}, "that is what the solver does anyway; leave it 'exponential'"),
+    (solvers.EMA(schedule="adaptive"), {}, "it must be 'exponential'"),
     (solvers.Implicit(root="bisection"), {}, "implicit: root is 'bisection', which has no effect with several labels"),
     ("implicit", {"model": "embedding"}, "solver is 'implicit', whose steps are those of a linear model"),
     ("ema", {"sampler": "search"}, "sampler is 'search'; solver 'ema' needs one that leaves no class out"),

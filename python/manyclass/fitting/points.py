@@ -96,7 +96,7 @@ def as_numbers(X: Any, encoder: Encoder | None) -> Any:
         raise ValueError(
             f"X is {examples!r:.40}, a list of str; it must be a list of histories, which are lists of items"
         )
-    raise ValueError(f"X is {examples!r:.40}, which is texts; the model was not fitted on texts")
+    raise ValueError(f"X is texts, such as {examples[0]!r:.40}; the model was not fitted on texts")
 
 
 def encoded(data: TrainingRows, encoder: Any, before: Encoder | None) -> tuple[TrainingRows, Encoder | None]:
@@ -628,7 +628,7 @@ def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
     for position in np.flatnonzero(~np.isin(matrix.data, (0, 1)))[:1]:
         row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
         holds = f"holds {matrix.data[position]:g}; a matrix of labels holds 0 and 1, which row {row} does not"
-        raise ValueError(f"y has shape {matrix.shape} and {holds}; {BINARIZER}")
+        raise ValueError(f"y has shape {matrix.shape} and {holds}, one label a row is a 1d array; {BINARIZER}")
     if not matrix.data.all():
         matrix = matrix.copy()
         matrix.eliminate_zeros()

@@ -379,7 +379,7 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
     n = shape[1]
     if new_features == "error":
         expected = f"{kind} is expecting {n_before} features as input"
-        raise ValueError(f"X has {n} features, but {expected}; with new_features='grow' it may have more")
+        raise ValueError(f"X has {n} features, but {expected}; new_features='grow' takes more")
     columns, before = getattr(X, "columns", None), state.features.names
     is_named = columns is not None and all(isinstance(name, str) for name in columns)
     names = np.asarray(columns, dtype=object) if is_named else None
