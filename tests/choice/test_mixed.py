@@ -10,6 +10,7 @@ from manyclass import ChoiceClassifier
 from manyclass.choice import RandomCoefficients
 from manyclass.choice.fitting import ChoiceObjective
 from manyclass.choice.mixed import MixedLogit
+from manyclass.choice.mixture import MixtureProblem
 from manyclass.datasets import choice_sets
 
 
@@ -110,8 +111,8 @@ def test_without_spread_it_is_the_multinomial_logit():
     state, form = state_and_form(sets, mixture, constants="none")
     plain = ChoiceClassifier(constants="none", interactions="none").fit(sets)
     theta = np.append(plain.coef_, [0, 0])
-    assert state.log_likelihood(theta, form, sets, 1) == pytest.approx(plain.log_likelihood_, rel=1e-12)
-    (problem,) = state.problems(form, sets, 1)
+    assert objective_of(state, form, sets, 1).log_likelihood(theta) == pytest.approx(plain.log_likelihood_, rel=1e-12)
+    problem = MixtureProblem(state, ChoiceObjective(form, sets, np.zeros(form.n), 1))
     assert problem.probabilities(theta) == pytest.approx(plain.predict_proba(sets), abs=1e-14)
     assert problem.inclusive_values(theta) == pytest.approx(plain.inclusive_values(sets), abs=1e-12)
     assert problem.losses(theta) == pytest.approx(-np.log(plain.predict_proba(sets)[np.arange(160), sets.chosen]))

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.choice.fitting import make_problems
+from manyclass.choice.fitting import ChoiceObjective, make_problems
 from manyclass.choice.mixed import MixedLogit
 from manyclass.choice.mixture import ChoiceState, MixtureProblem
 from manyclass.choice.sets import ChoiceSets, choice_sets, names_by_kind, positions_among
@@ -178,12 +178,17 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         names: Any = {"chooser_names": form.chooser_names, "alternative_names": form.alternative_names}
         return choice_sets(alternatives=state.alternatives, X=X, Z=state.Z, **names)
 
-    def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem | MixtureProblem]:
-        """The problems of ranges of rows, with the alternatives that these have."""
+    def _logit(self, sets: ChoiceSets) -> ChoiceObjective:
+        """The logit of rows, of one person or class where there is a mixture, with the alternatives that they have."""
         form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
-        if self._fitted.mixture is not None:
-            return self._fitted.mixture.problems(form, sets, n_threads_from(self.n_jobs))
-        return make_problems(form, sets, n_threads_from(self.n_jobs))
+        return ChoiceObjective(form, sets, np.zeros(form.n), n_threads_from(self.n_jobs))
+
+    def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem | MixtureProblem]:
+        """The problems of ranges of rows."""
+        logit, mixture = self._logit(sets), self._fitted.mixture
+        if mixture is not None:
+            return (MixtureProblem(mixture, replace(logit, sets=part)) for part in sets.parts())
+        return make_problems(logit.form, sets, logit.n_threads)
 
     def _answers(self, sets: ChoiceSets, name: str) -> Doubles:
         """What the problems answer by row: "utilities", "probabilities", "losses" or "inclusive_values"."""
@@ -293,10 +298,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         ----------
         X : ChoiceSets with choices
         """
-        sets = self._rows(X)
-        if self._fitted.mixture is not None:
-            return self._fitted.mixture.log_likelihood(self.coef_, self._fitted.form, sets, n_threads_from(self.n_jobs))
-        return -float(np.sum(sets.weights * self._losses(sets)))
+        logit, mixture = self._logit(self._rows(X)), self._fitted.mixture
+        return (logit if mixture is None else mixture.objective(logit)).log_likelihood(self.coef_)
 
     def person_coefficients(self, X: ChoiceSets) -> tuple[Doubles, Doubles]:
         """Return means and standard deviations of persons' coefficients given their choices; of a mixed logit.
@@ -311,11 +314,10 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
             Persons in the order of their numbers, coefficients in that of ``mixture.coefficients``.
         deviations : ndarray of shape (n_persons, n_varying), float64
         """
-        state = self._fitted
-        if not isinstance(state.mixture, MixedLogit):
+        mixture = self._fitted.mixture
+        if not isinstance(mixture, MixedLogit):
             raise ValueError("the model has no coefficients of persons; it must have mixture=RandomCoefficients(...)")
-        sets = self._chosen(X, None, None)
-        return state.mixture.person_coefficients(self.coef_, state.form, sets, n_threads_from(self.n_jobs))
+        return mixture.objective(self._logit(self._rows(X))).person_coefficients(self.coef_)
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of rows that are predicted right.

@@ -12,7 +12,7 @@ import scipy.special
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from manyclass.checks import check_number, n_threads_from
+from manyclass.checks import check_number
 from manyclass.choice.fitting import (
     ChoiceFit,
     ChoiceForm,
@@ -403,8 +403,7 @@ def find_memberships(model: ChoiceClassifier, sets: ChoiceSets) -> Memberships:
     Memberships
     """
     state = _state(model)
-    logit = ChoiceObjective(state.form, model._rows(sets), np.zeros(state.form.n), n_threads_from(model.n_jobs))
-    objective = state.objective(logit)
+    objective = state.objective(model._logit(model._rows(sets)))
     prior = np.exp(log_shares(state.split(model.coef_)[1], objective.features))
     return Memberships(np.array(objective.persons.labels), prior.T, objective.weigh(model.coef_)[1].T)
 
@@ -436,13 +435,12 @@ def predict_known(model: ChoiceClassifier, history: ChoiceSets, sets: ChoiceSets
         If a person has no history.
     """
     memberships = find_memberships(model, history)
-    sets, state, threads = model._rows(sets), _state(model), n_threads_from(model.n_jobs)
+    sets, state = model._rows(sets), _state(model)
     numbers = np.zeros(0, np.int64) if sets.persons is None else sets.persons
     if not len(numbers) or not np.isin(numbers, memberships.persons).all():
         raise ValueError("sets have persons without a history, or no persons")
     sets = replace(sets, persons=np.searchsorted(memberships.persons, numbers))
-    logit = ChoiceObjective(replace(state.form, n_alternatives=sets.n_alternatives), sets, np.zeros(0), threads)
-    logits = (replace(logit, sets=part) for part in sets.parts())
+    logits = (replace(model._logit(sets), sets=part) for part in sets.parts())
     shares = memberships.posterior.T
     means = [state.mean("probabilities", model.coef_, part, shares[:, part.sets.persons]) for part in logits]
     return np.concatenate(means)

@@ -29,7 +29,6 @@ from manyclass.choice.fitting import (
 )
 from manyclass.choice.identification import Identification, find_unidentified, hold_constant, invert_information
 from manyclass.choice.mixture import ChoiceMixture, MixtureState
-from manyclass.choice.sets import ChoiceSets
 from manyclass.help_lines import storing
 from manyclass.weights.arrays import Doubles
 
@@ -300,7 +299,7 @@ class MixedLogit(MixtureState):
 
     def objective(self, logit: ChoiceObjective) -> MixedObjective:
         """Return that of persons; raises ValueError where they have weights or shifts that differ by row."""
-        form, sets = logit.form, logit.sets
+        form, sets = logit.form, list_features(logit.sets)
         if sets.function is not None:
             raise ValueError("features of pairs that a function makes are too many to keep; set solver='double_sum'")
         persons = sets.owners
@@ -330,14 +329,6 @@ class MixedLogit(MixtureState):
         persons = self.objective(replace(logit, sets=replace(logit.sets, sample_weight=None)))
         means = persons.gather(lambda draws, begin: persons.core.mean_probabilities(draws, begin, theta))
         return means[name == "inclusive_values"][np.argsort(persons.order)]
-
-    def person_coefficients(
-        self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int
-    ) -> tuple[Doubles, Doubles]:
-        """Return means and standard deviations of persons' coefficients given their choices, (n_persons, n_varying)."""
-        persons = self.objective(ChoiceObjective(form, list_features(sets), np.zeros(form.n), n_threads))
-        means, squares = persons.gather(lambda draws, begin: persons.core.person_coefficients(draws, begin, theta))
-        return means, np.sqrt(np.maximum(squares - means**2, 0))
 
     def start(self, objective: MixedObjective, means: Doubles) -> Doubles:
         """Return coefficients to begin with, from means without spread.
@@ -414,6 +405,11 @@ class MixedObjective(LogLikelihood):
         log_likelihoods, scores = self.person_scores(theta)
         value = 0.5 * float(self.ridge @ theta**2) - float(self.weights @ log_likelihoods)
         return value, self.ridge * theta - self.weights @ scores
+
+    def person_coefficients(self, theta: Doubles) -> tuple[Doubles, Doubles]:
+        """Return means and standard deviations of persons' coefficients given their choices, (n_persons, n_varying)."""
+        means, squares = self.gather(lambda draws, begin: self.core.person_coefficients(draws, begin, theta))
+        return means, np.sqrt(np.maximum(squares - means**2, 0))
 
     def scales(self, theta: Doubles) -> Doubles:
         """Return about the square roots of the second derivatives, relative to each other."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,10 +19,8 @@ from manyclass.choice.fitting import (
     DescentLimits,
     FreeCoefficients,
     LogLikelihood,
-    list_features,
 )
 from manyclass.choice.identification import Identification
-from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles
 
 
@@ -55,8 +53,7 @@ class MixtureProblem:
     def losses(self, theta: Doubles) -> Doubles:
         """Return the log-loss of each row, in nats."""
         chosen = self.logit.sets.known_choices
-        with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(self.probabilities(theta)[np.arange(len(chosen)), chosen]))
+        return -self.utilities(theta)[np.arange(len(chosen)), chosen]
 
     def most_probable(self, theta: Doubles, k: int) -> tuple[NDArray[Any], Doubles]:
         """Return the k most probable alternatives of each row, best first, and their probabilities."""
@@ -71,11 +68,6 @@ class MixtureState(ABC):
     names: Any
     title: Any
 
-    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
-        """Yield the problems of ranges of rows."""
-        logits = (ChoiceObjective(form, part, np.zeros(form.n), n_threads) for part in sets.parts())
-        return (MixtureProblem(self, logit) for logit in logits)
-
     @abstractmethod
     def mean(self, name: str, theta: Doubles, logit: ChoiceObjective) -> Doubles:
         """Return the mean over persons of "probabilities" or "inclusive_values" of each row."""
@@ -83,11 +75,6 @@ class MixtureState(ABC):
     @abstractmethod
     def objective(self, logit: ChoiceObjective) -> LogLikelihood:
         """Return that of persons whose choices are those of a logit."""
-
-    def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
-        """Return the log-likelihood of the choices of all persons, in nats."""
-        logit = ChoiceObjective(form, list_features(sets), np.zeros(form.n), n_threads)
-        return self.objective(logit).log_likelihood(theta)
 
     @abstractmethod
     def description(self) -> dict[str, Any]:
