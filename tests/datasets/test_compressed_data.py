@@ -15,7 +15,7 @@ from manyclass import compressed
 from manyclass.compressed import LONGEST_LINE, opened
 from manyclass.datasets import Stream, load_xmc
 from manyclass.datasets.inputs import Input, Layout, guess_form
-from manyclass.datasets.records import read_records
+from manyclass.datasets.stream import read_records
 
 TEXT = b"2 3 4\n1,0 1:1\n2 2:1\n"
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from manyclass import SoftmaxClassifier
 from manyclass.datasets import Stream, first_label, load_csr, load_xmc, save_csr
 from manyclass.datasets.inputs import Input, Layout
-from manyclass.datasets.records import read_records
+from manyclass.datasets.stream import read_records
 
 D, K, N = 6, 4, 50
 

@@ -23,7 +23,7 @@ from manyclass.cli.options import flag, set_options
 from manyclass.datasets import ChoiceSets
 from manyclass.datasets.inputs import TABLES, Input, Layout
 from manyclass.datasets.label_words import labels_of_words
-from manyclass.datasets.records import as_classes
+from manyclass.datasets.stream import as_classes
 from manyclass.datasets.tables import TableFile, label_in
 from manyclass.labels import as_labels
 from manyclass.weights.tensor_file import open_tensors

@@ -20,8 +20,7 @@ from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
 from manyclass.datasets.csr import is_sparse, ones_at, rows_of
 from manyclass.datasets.inputs import FORMS, TABLES, Input, Layout, guess_form, is_safetensors
 from manyclass.datasets.logs import Histories, next_items, read_log
-from manyclass.datasets.records import Records, first_labels, read_records
-from manyclass.datasets.stream import OPTIONS, Stream
+from manyclass.datasets.stream import OPTIONS, Records, Stream, first_labels, read_records
 from manyclass.datasets.tables import BLANKS, TableFile
 from manyclass.datasets.xmc import header_of
 from manyclass.labels import as_labels, sorted_classes, written

@@ -48,7 +48,7 @@ from manyclass.cli.models import OnModel, evaluated, expected_by, listed, print_
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES, Input, files_of
-from manyclass.datasets.records import Records, as_classes, known_labels
+from manyclass.datasets.stream import Records, as_classes, known_labels
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.training.passes import interruption_of
 

@@ -32,7 +32,7 @@ from manyclass.cli.options import WithProgress, flag, set_options
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.csr import rows_of
 from manyclass.datasets.logs import Histories
-from manyclass.datasets.records import Records, as_classes, first_labels, known_labels, places_among
+from manyclass.datasets.stream import Records, as_classes, first_labels, known_labels, places_among
 from manyclass.labels import as_labels, readable
 from manyclass.training.passes import progress_bar
 from manyclass.weights.tensor_file import open_tensors

@@ -27,7 +27,7 @@ from manyclass.cli.models import OnMappedModel, OnModel, as_lines, changed_param
 from manyclass.compressed import STDIN
 from manyclass.datasets.inputs import Input, is_safetensors
 from manyclass.datasets.logs import Histories
-from manyclass.datasets.records import Records
+from manyclass.datasets.stream import Records
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.arrays import Dtype

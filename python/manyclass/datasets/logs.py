@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from manyclass.checks import check_number
 from manyclass.datasets.csr import ones_at
 from manyclass.datasets.label_words import labels_of_words
-from manyclass.datasets.records import Records
 from manyclass.datasets.sequences import SequenceEncoder, read_times
+from manyclass.datasets.stream import Records
 from manyclass.datasets.tables import TableFile
 
 
