@@ -309,7 +309,7 @@ def test_weights_of_sequences_are_those_of_their_rows(seed):
             small().fit(X, [0, 1, 2], vectorizer=SequenceEncoder())
     with pytest.raises(ValueError, match="none of 2 sequences"):
         small().fit([["a"], ["b"]], vectorizer=SequenceEncoder())
-    with pytest.raises(ValueError, match="a history is a list of items"):
+    with pytest.raises(ValueError, match="it must be a list of histories"):
         model.predict(["a", "b"])
 
 

@@ -78,7 +78,7 @@ def test_codes_of_one_letter_are_terms_where_most_texts_have_them():
 
 
 def test_no_term_names_the_remedies():
-    with pytest.raises(ValueError, match=r"at least 2 letters or digits .* min_length=1 .* analyzer='char_wb'"):
+    with pytest.raises(ValueError, match=r"no term is left of 2 texts.* min_length=1 .* analyzer='char_wb'"):
         TextVectorizer(min_length=2).fit(["C", "5"])
 
 
