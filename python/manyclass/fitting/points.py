@@ -264,7 +264,8 @@ def check_class_weight(class_weight: ClassWeight) -> None:
         )
     for label, weight in class_weight.items():
         if not is_number(weight) or not 0 <= weight <= MOST_WEIGHT or isinstance(weight, bool):
-            raise ValueError(f"class_weight[{label!r}] is {shown(weight)}; it must be a finite number of at least 0")
+            rule = "it must be a finite number of at least 0, at most 1e100"
+            raise ValueError(f"class_weight[{label!r}] is {shown(weight)}; {rule}")
 
 
 def times_class_weight(
