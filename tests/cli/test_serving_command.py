@@ -121,7 +121,7 @@ def test_the_command_tunes_an_index_by_rows_of_a_file(small, tmp_path, monkeypat
     ("options", "message"),
     [
         (["--port", "70000"], "port is 70000; it must be finite, at least 0 and at most 65535"),
-        (["--max-rows", "0"], "max_rows is 0; it must be finite, at least 1"),
+        (["--max-rows", "0"], "max_rows is 0; it must be finite, more than 0"),
         (["--timeout", "0"], "timeout is 0.0; it must be finite, more than 0"),
         (["--recall", "0.9"], "--recall has no effect without --approximate"),
         (["-k", "200"], "k is 200; it must be finite, at least 1 and at most 100"),

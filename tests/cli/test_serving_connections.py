@@ -365,7 +365,7 @@ def test_signals_are_those_of_before_once_the_server_has_ended(dense):
 def test_sigterm_before_the_server_listens_ends_well(dense, tmp_path):
     slow = """
 import signal
-import manyclass.cli.serve as serve
+import manyclass.cli.saved as serve
 def load(args):
     signal.raise_signal(signal.SIGHUP)
     signal.raise_signal(signal.SIGTERM)

@@ -35,7 +35,7 @@ AS_OPTIONS = {
 }
 # Each is a function of this name in a module of this folder, whose name is another one for these; only the module of
 # the one that is asked for is loaded.
-MODULES = dict.fromkeys(("compress", "info", "neighbours", "embed"), "saved") | {"learn": "fit"}
+MODULES = dict.fromkeys(("compress", "info", "neighbours", "embed", "serve"), "saved") | {"learn": "fit"}
 MODULES |= dict.fromkeys(("evaluate", "explain", "predict"), "models")
 COMMANDS = (
     *("demo", "fit", "learn", "compress", "evaluate", "predict", "explain", "serve"),

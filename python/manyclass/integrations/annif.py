@@ -88,11 +88,21 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             return estimator_from(params, n_jobs=jobs or -1)
 
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
-        estimator, options = self.estimator(params, jobs), self._vectorizer_options(params)
-        files: dict[str, Callable[[str], Any]] = {}
+        estimator, files = self.estimator(params, jobs), dict[str, Callable[[str], Any]]()
+        with self._show_errors():
+            for name in VECTORIZER:
+                if not str(params[name]).strip().isdecimal() or int(params[name]) < 1:
+                    raise ValueError(f"{name} is {params[name]!r}; it must be an integer of at least 1")
+        options = {"min_df": int(params["min_df"]), "ngram_range": (1, int(params["ngram"]))}
         if corpus == "cached":
             self.info("reusing cached training data")
-            self._check_cached(options)
+            self.initialize_vectorizer()
+            with self._show_errors():
+                for name, value in options.items():
+                    if (cached := getattr(self.vectorizer, name)) != value:
+                        raise ValueError(
+                            f"{name} is {value!r}, the cached data have {cached!r}; train without --cached"
+                        )
             X, Y = self.cached_data()
         elif corpus.is_empty():
             raise NotSupportedException("training with no documents", backend_id=self.backend_id)
@@ -140,21 +150,6 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         except ValueError as error:  # no word of any document is frequent enough
             raise NotSupportedException(f"no features: {error}", backend_id=self.backend_id) from error
         return vectorizer, sp.csr_array(X, dtype=np.float32), indicator(subjects, len(self.project.subjects))
-
-    def _vectorizer_options(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        with self._show_errors():
-            for name in VECTORIZER:
-                if not str(params[name]).strip().isdecimal() or int(params[name]) < 1:
-                    raise ValueError(f"{name} is {params[name]!r}; it must be an integer of at least 1")
-        return {"min_df": int(params["min_df"]), "ngram_range": (1, int(params["ngram"]))}
-
-    def _check_cached(self, options: Mapping[str, Any]) -> None:
-        """Refuse options with which the cached data were not made."""
-        self.initialize_vectorizer()
-        with self._show_errors():
-            for name, value in options.items():
-                if (cached := getattr(self.vectorizer, name)) != value:
-                    raise ValueError(f"{name} is {value!r}, the cached data have {cached!r}; train without --cached")
 
     def _existing(self, name: str, content: str) -> str:
         path = os.path.join(self.datadir, name)

@@ -71,9 +71,7 @@ class Limits:
     def __post_init__(self) -> None:
         """Raise ValueError or TypeError for a limit that is out of range."""
         for field in fields(self):
-            number = field.type == "float"
-            low = 0 if number else 1
-            check_number(field.name, getattr(self, field.name), low=low, open_low=number, integer=not number)
+            check_number(field.name, getattr(self, field.name), low=0, open_low=True, integer=field.type == "int")
 
 
 class Query(NamedTuple):
