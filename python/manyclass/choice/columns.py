@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.datasets.csr import is_sparse
-from manyclass.datasets.tables import parse_numbers
+from manyclass.datasets.inputs import parse_numbers
 from manyclass.weights.arrays import Doubles
 
 LARGEST = 1e60  # of numbers, whose products of three and their squares have to be finite

@@ -18,10 +18,10 @@ from manyclass.cli.options import flag
 from manyclass.compressed import STDIN
 from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
 from manyclass.datasets.csr import is_sparse, ones_at, rows_of
-from manyclass.datasets.inputs import FORMS, TABLES, Input, Layout, guess_form, is_safetensors
+from manyclass.datasets.inputs import BLANKS, FORMS, TABLES, Input, Layout, guess_form, is_safetensors
 from manyclass.datasets.logs import Histories, next_items, read_log
 from manyclass.datasets.stream import OPTIONS, Records, Stream, first_labels, read_records
-from manyclass.datasets.tables import BLANKS, TableFile
+from manyclass.datasets.tables import TableFile
 from manyclass.datasets.xmc import header_of
 from manyclass.labels import as_labels, sorted_classes, written
 from manyclass.training.state import taken

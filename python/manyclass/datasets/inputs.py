@@ -1,4 +1,4 @@
-"""What a path stands for: a file, plain or compressed, a pipe or stdin; its bytes, its lines and its form."""
+"""What a path stands for: a file, plain or compressed, a pipe or stdin; its bytes, lines, form and numbers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
@@ -27,6 +28,7 @@ from manyclass.compressed import (
     without_suffix,
 )
 
+BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 PathLike = str | os.PathLike[str]
 
@@ -45,6 +47,19 @@ _SVMLIGHT = re.compile(r"\s*[^\s:]+(\s+\d+:[-+.\w]+)+\s*")
 Header = bool | Literal["auto"]
 # The most bytes of a compressed text in memory: this multiple of its size, or this number where that is more.
 MOST_TIMES, FEW_BYTES = 200, 1 << 24
+
+
+def parse_numbers(cells: Sequence[str], decimal: str = ".") -> NDArray[np.float64] | None:
+    """Return the numbers that cells hold, NaN where one is blank; None where one is another text."""
+    if "".join(cells).strip(f"+-0123456789eE{decimal}{BLANKS}"):  # such as "1_0", "nan" and digits of other scripts
+        return None
+    if decimal != ".":
+        cells = [cell.replace(decimal, ".") for cell in cells]
+    with contextlib.suppress(ValueError):
+        return np.array([*map(float, cells)])
+    with contextlib.suppress(ValueError):
+        return np.array([float(cell) if cell.strip(BLANKS) else np.nan for cell in cells])
+    return None
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.compressed import LABEL
 from manyclass.datasets.csr import indicator, ones_at
-from manyclass.datasets.inputs import Input, RowSource
-from manyclass.datasets.tables import BLANKS
+from manyclass.datasets.inputs import BLANKS, Input, RowSource
 from manyclass.labels import as_labels
 
 Words = list[list[str]]  # the labels of each row

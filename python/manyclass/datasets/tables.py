@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import importlib
 import io
@@ -18,26 +17,12 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_choice
 from manyclass.compressed import LONGEST_LINE, MOST_BLANK_LINES
-from manyclass.datasets.inputs import DELIMITERS, Input, Layout, RowSource
+from manyclass.datasets.inputs import BLANKS, DELIMITERS, Input, Layout, RowSource, parse_numbers
 from manyclass.labels import as_labels, written
 
-BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
 LABEL_COLUMN = "label"  # where no other is named
 PIECE_BYTES = 1 << 20  # of text read at a time
 ROWS = 65_536  # that are parsed at once
-
-
-def parse_numbers(cells: Sequence[str], decimal: str = ".") -> NDArray[np.float64] | None:
-    """Return the numbers that cells hold, NaN where one is blank; None where one is another text."""
-    if "".join(cells).strip(f"+-0123456789eE{decimal}{BLANKS}"):  # such as "1_0", "nan" and digits of other scripts
-        return None
-    if decimal != ".":
-        cells = [cell.replace(decimal, ".") for cell in cells]
-    with contextlib.suppress(ValueError):
-        return np.array([*map(float, cells)])
-    with contextlib.suppress(ValueError):
-        return np.array([float(cell) if cell.strip(BLANKS) else np.nan for cell in cells])
-    return None
 
 
 def label_in(cell: str) -> str:
