@@ -474,7 +474,8 @@ class BlocksTraining(Training):
         for piece in range(self.n_pieces):
             given_away = [self._on_buffer(i, give, piece, *before[i]) for i in range(n)]
             arrivals = [self._on_buffer(i, take, piece, given_away[(i + 1) % n], given_away[i]) for i in range(n)]
-            release(given_away)
+            for future in given_away:  # all tasks have had them; Python may keep futures in cycles for long
+                future.release()
             before = [[arrivals[i], arrivals[i - 1]] for i in range(n)]
         return before
 
@@ -489,7 +490,7 @@ class BlocksTraining(Training):
             for piece in range(self.n_pieces):
                 values = self._on_buffer(i, blocks.give_piece, piece, *(pieces[-1] if pieces else before[i]))
                 pieces.append([self.workers.submit(i + j, store_piece, values) for j in (0, 1)])
-                release([values])
+                values.release()
         return stored
 
     def _recover(self, moved: list[int], lost: frozenset[str]) -> None:
@@ -525,12 +526,6 @@ class BlocksTraining(Training):
 
 def _leaves(stored: list[list[list[Any]]]) -> list[Any]:
     return [copy for pieces in stored for copies in pieces for copy in copies]
-
-
-def release(futures: Sequence[Any]) -> None:
-    """Let workers forget results that all tasks have had; Python may keep futures in cycles for long."""
-    for future in futures:
-        future.release()
 
 
 def model_without_weights(owner: LabelClassifier, draft: dict[str, Any], whole: Whole) -> LabelClassifier:

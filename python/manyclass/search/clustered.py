@@ -365,7 +365,7 @@ class ClusteredRows(BaseEstimator):
         ids : ndarray of shape (n, k) or (k,), int64
             -1 there.
         """
-        index = self._fitted()
+        index = self.core
         k = _count_of("k", k, self.n_rows_)
         queries, _, single, options = self._request(Q, n_probe, exclude)
         if self._BY_BLOCKS:
@@ -395,7 +395,7 @@ class ClusteredRows(BaseEstimator):
         -------
         self
         """
-        index = self._fitted()
+        index = self.core
         changed = checked_ids("ids", ids, self.n_rows_, once="each row is replaced once")
         new = checked_rows("rows", rows, self.n_features_in_)
         if len(new) != len(changed):
@@ -425,19 +425,19 @@ class ClusteredRows(BaseEstimator):
     @property
     def rows_(self) -> NDArray[np.float32]:
         """A copy of the rows as they are now."""
-        return np.asarray(self._fitted().rows())
+        return np.asarray(self.core.rows())
 
     @property
     def labels_(self) -> NDArray[np.int32]:
         """Cluster of each row, of shape (K,); of a DecomposedIndex that in each block, (B, K)."""
-        return np.asarray(self._fitted().labels())
+        return np.asarray(self.core.labels())
 
     def save(self, path: PathLike) -> None:
         """Write rows, clusters and parameters to a safetensors file, replaced when all is written, or not at all.
 
         A `random_state` that is no int is left out. Raises OSError if the file cannot be written.
         """
-        index = self._fitted()
+        index = self.core
         parameters = self.get_params()
         if not isinstance(self.random_state, int):
             parameters["random_state"] = None
@@ -498,16 +498,13 @@ class ClusteredRows(BaseEstimator):
         if arrays is not None:
             self._build(arrays[0], self.cluster_centers_, arrays[1])
 
-    def _fitted(self) -> Any:
+    @property
+    def core(self) -> Any:
+        """The core's index: what a trainer searches in and keeps up to date."""
         # scikit-learn's check alone takes longer than a query
         if not hasattr(self, "_index"):
             check_is_fitted(self, "_index")
         return self._index
-
-    @property
-    def core(self) -> Any:
-        """The core's index: what a trainer searches in and keeps up to date."""
-        return self._fitted()
 
     def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
         raise NotImplementedError
@@ -562,7 +559,7 @@ class ClusteredRows(BaseEstimator):
             Share of the k best rows of all queries, of a `DecomposedIndex` in each block, that n_probe = 1, ..., C
             clusters find.
         """
-        index = self._fitted()
+        index = self.core
         check_number("k", k, low=1, high=self.n_rows_, integer=True)
         queries, *_, options = self._request(Q, 1, exclude, dense=True)
         del options["n_probe"]
@@ -584,7 +581,7 @@ class ClusteredRows(BaseEstimator):
 
     def _losses_and_gradients(self, Q: Rows, Y: Labels, **options: Any) -> ApproximateLosses:
         """Check the options of a search for a loss, and ask the core for losses and gradients."""
-        index, n_threads = self._fitted(), n_threads_from(self.n_jobs)
+        index, n_threads = self.core, n_threads_from(self.n_jobs)
         messages: dict[str, Any] = {"n_iter": 0, "step": "full", "answer": "blocks", "rule": "exact_scores"}
         options = messages | options
         budget, threshold = options["budget"], options["threshold"]

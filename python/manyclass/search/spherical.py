@@ -145,7 +145,7 @@ class SphericalClusterIndex(ClusteredRows):
             Best first, equal scores by id.
         scores : ndarray, float32
         """
-        index = self._fitted()
+        index = self.core
         queries, n, _, options = self._request(Q, n_probe, exclude)
         with np.errstate(over="ignore"):  # no score is above what overflows
             thresholds = np.asarray(threshold, dtype=np.float32)
@@ -184,7 +184,7 @@ class SphericalClusterIndex(ClusteredRows):
         heads : ndarray of shape (n, m), int32
             Best first, -1 where the scanned clusters have too few rows.
         """
-        self._fitted().fill_heads(X, labels, self.n_probe_, heads, n_threads_from(self.n_jobs))
+        self.core.fill_heads(X, labels, self.n_probe_, heads, n_threads_from(self.n_jobs))
 
     def tune(self, Q: Rows, *, k: int = 10, recall: float = 0.9, exclude: Exclude = None) -> int:
         """Set `n_probe_` to the smallest number of clusters that finds a share of the k best rows of these queries.
@@ -211,7 +211,7 @@ class SphericalClusterIndex(ClusteredRows):
     @property
     def imbalance_(self) -> float:
         """C sum n_c^2 / K^2: 1 for equal clusters, C if all rows stand in one."""
-        return float(self._fitted().imbalance())
+        return float(self.core.imbalance())
 
     def loss_and_gradient(
         self,
