@@ -9,10 +9,9 @@ from choice_twins import log_likelihoods
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import ChoiceClassifier
-from manyclass.choice.fitting import ChoiceObjective, find_free_coefficients
+from manyclass.choice.fitting import ChoiceObjective, Identification, find_free_coefficients
 from manyclass.choice.identification import (
     COVARIANCES,
-    Identification,
     find_unidentified,
     hold_constant,
     identify_by_information,

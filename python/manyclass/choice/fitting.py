@@ -28,6 +28,7 @@ MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB
 PARTS = ("alternatives", "pairs", "interactions", "constants", "dissimilarity")
 LEAST_DISSIMILARITY = 0.05
 STEP, LEAST_CURVATURE = 1e-6, 1e-7  # of differences of the gradient; less is none but rounding
+SHOWN = 6  # names in a message
 MOST_SCALED = 1000  # rows whose pairs tell scales
 START_ROWS = 20_000
 MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
@@ -188,6 +189,57 @@ class Covariance:
     matrix: Doubles
     error: Doubles
     n_rows: int
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What data tell of coefficients.
+
+    Attributes
+    ----------
+    names : list of str, of all n coefficients
+    basis : ndarray of shape (n, n_identified), float64
+        The derivative of the coefficients by as many numbers as are identified.
+    causes : dict of str to str
+        By the name of a coefficient that the data do not tell, why.
+    unknown : ndarray of shape (n,), bool, or False
+        Those without a standard error: the causes but for what is fixed and what a ridge decides.
+    has_maximum : bool, whether the likelihood, with its ridge, has one
+    """
+
+    names: list[str]
+    basis: Doubles
+    causes: dict[str, str] = field(default_factory=dict)
+    unknown: Any = False
+    has_maximum: bool = True
+
+    @property
+    def n(self) -> int:
+        """How many numbers are identified, which information criteria and tests count."""
+        return int(self.basis.shape[1])
+
+    def extend(self, names: list[str]) -> Identification:
+        """Return that of more coefficients, which are identified, behind these."""
+        n_more = len(names) - len(self.names)
+        unknown = np.append(np.broadcast_to(self.unknown, len(self.names)), np.zeros(n_more, bool))
+        basis = scipy.linalg.block_diag(self.basis, np.eye(n_more))
+        return replace(self, names=names, basis=basis, unknown=unknown)
+
+    def describe(self) -> str:
+        """Return what names the coefficients without standard errors and the causes; empty where all have."""
+        by_cause: dict[str, list[str]] = {}
+        for name in np.array(self.names, dtype=object)[np.broadcast_to(self.unknown, len(self.names))]:
+            by_cause.setdefault(self.causes[name].split(":")[0], []).append(name)
+        listed = "; ".join(f"{shorten_names(names)} ({cause})" for cause, names in by_cause.items())
+        counted = f"{np.sum(self.unknown)} of {len(self.names)} coefficients have no standard errors"
+        remedy = "Leave out or merge what the data do not tell, or set alpha"
+        return f"{counted} and are not counted as free: {listed}. {remedy}" if by_cause else ""
+
+
+def shorten_names(names: list[str]) -> str:
+    """Return some names for a message."""
+    shown = ", ".join(map(repr, names[:SHOWN]))
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 def list_features(sets: ChoiceSets) -> ChoiceSets:

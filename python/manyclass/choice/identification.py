@@ -10,9 +10,8 @@ second derivatives along them go to 0. More rows only take directions away: what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -24,8 +23,10 @@ from manyclass.choice.fitting import (
     ChoiceObjective,
     Covariance,
     FreeCoefficients,
+    Identification,
     LogLikelihood,
     list_features,
+    shorten_names,
     slope_within_bounds,
 )
 from manyclass.choice.sets import ChoiceSets
@@ -50,58 +51,7 @@ NEAR = 0.01  # moves of utilities by a Newton step that ends at a maximum: towar
 MOST_SAMPLED = 300  # coefficients that few rows are asked about: of more, those that all rows say are never chosen
 MOST_STEPS, MOST_ROUNDS = 60, 12
 MOVES = 1e-5  # of a direction in standard units: the least part that counts
-SHOWN = 6  # names in a message
 QUIET = "nest of one alternative"  # what is usual, and known without data
-
-
-@dataclass(frozen=True)
-class Identification:
-    """What data tell of coefficients.
-
-    Attributes
-    ----------
-    names : list of str, of all n coefficients
-    basis : ndarray of shape (n, n_identified), float64
-        The derivative of the coefficients by as many numbers as are identified.
-    causes : dict of str to str
-        By the name of a coefficient that the data do not tell, why.
-    unknown : ndarray of shape (n,), bool, or False
-        Those without a standard error: the causes but for what is fixed and what a ridge decides.
-    has_maximum : bool, whether the likelihood, with its ridge, has one
-    """
-
-    names: list[str]
-    basis: Doubles
-    causes: dict[str, str] = field(default_factory=dict)
-    unknown: Any = False
-    has_maximum: bool = True
-
-    @property
-    def n(self) -> int:
-        """How many numbers are identified, which information criteria and tests count."""
-        return int(self.basis.shape[1])
-
-    def extend(self, names: list[str]) -> Identification:
-        """Return that of more coefficients, which are identified, behind these."""
-        n_more = len(names) - len(self.names)
-        unknown = np.append(np.broadcast_to(self.unknown, len(self.names)), np.zeros(n_more, bool))
-        basis = scipy.linalg.block_diag(self.basis, np.eye(n_more))
-        return replace(self, names=names, basis=basis, unknown=unknown)
-
-    def describe(self) -> str:
-        """Return what names the coefficients without standard errors and the causes; empty where all have."""
-        by_cause: dict[str, list[str]] = {}
-        for name in np.array(self.names, dtype=object)[np.broadcast_to(self.unknown, len(self.names))]:
-            by_cause.setdefault(self.causes[name].split(":")[0], []).append(name)
-        listed = "; ".join(f"{_shorten(names)} ({cause})" for cause, names in by_cause.items())
-        counted = f"{np.sum(self.unknown)} of {len(self.names)} coefficients have no standard errors"
-        remedy = "Leave out or merge what the data do not tell, or set alpha"
-        return f"{counted} and are not counted as free: {listed}. {remedy}" if by_cause else ""
-
-
-def _shorten(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:SHOWN]))
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 # From what the likelihood is at the estimate
@@ -413,7 +363,7 @@ def _without(
         elif too_few:
             cause = "more coefficients than choices"
         elif linked[j].any():
-            cause = f"collinear: {_shorten([names[p] for p in np.flatnonzero(basis @ linked[j])])}"
+            cause = f"collinear: {shorten_names([names[p] for p in np.flatnonzero(basis @ linked[j])])}"
         else:
             cause = "never chosen" if never[position] else "separation"
         causes[names[position]] = cause if lost[j] else f"{cause}; alpha decides"

@@ -19,6 +19,7 @@ from manyclass.choice.fitting import (
     ChoiceObjective,
     DescentLimits,
     FreeCoefficients,
+    Identification,
     LogLikelihood,
     descend,
     fit_exactly,
@@ -26,7 +27,7 @@ from manyclass.choice.fitting import (
     precondition,
     whiten,
 )
-from manyclass.choice.identification import MOST_FREE, Identification, identify_within_bounds
+from manyclass.choice.identification import MOST_FREE, identify_within_bounds
 from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.choice.sets import ChoiceSets
 from manyclass.help_lines import storing

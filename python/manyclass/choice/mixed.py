@@ -20,6 +20,7 @@ from manyclass.choice.fitting import (
     ChoiceObjective,
     DescentLimits,
     FreeCoefficients,
+    Identification,
     LogLikelihood,
     descend,
     fit_exactly,
@@ -27,7 +28,7 @@ from manyclass.choice.fitting import (
     make_problems,
     whiten,
 )
-from manyclass.choice.identification import Identification, find_unidentified, hold_constant, invert_information
+from manyclass.choice.identification import find_unidentified, hold_constant, invert_information
 from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.help_lines import storing
 from manyclass.weights.arrays import Doubles

@@ -18,9 +18,9 @@ from manyclass.choice.fitting import (
     Covariance,
     DescentLimits,
     FreeCoefficients,
+    Identification,
     LogLikelihood,
 )
-from manyclass.choice.identification import Identification
 from manyclass.weights.arrays import Doubles
 
 
