@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
-from manyclass.fitting.options import SharedOptions, with_shared_options
+from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import MarginPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing

@@ -15,7 +15,7 @@ from manyclass.choosing.costs import Report
 from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import lists_of, of_state
-from manyclass.fitting.options import SharedOptions, with_shared_options
+from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import SoftmaxPlanner
 from manyclass.fitting.points import times_class_weight
 from manyclass.fitting.streams import Parts

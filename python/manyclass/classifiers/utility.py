@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from manyclass import _core
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LinearClassifier
-from manyclass.fitting.options import SharedOptions, with_shared_options
+from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting, storing

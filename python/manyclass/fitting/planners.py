@@ -373,9 +373,8 @@ def _gains(local: Part, share_seen: float) -> tuple[float, float, float]:
         for name in ("gain", "gain_power"):
             default = type(local)().get_params()[name]
             if local_numbers[name] != default:
-                raise ValueError(
-                    f"{name} is {local_numbers[name]!r}, without effect with all classes; leave it {default!r}"
-                )
+                reason = f"which has no effect where steps see all classes; leave it {default!r}"
+                raise ValueError(f"{name} is {local_numbers[name]!r}, {reason}")
     floor = share_seen if open_floor else local_numbers.get("floor", 0.0)
     return float(local_numbers["gain"]), float(local_numbers["gain_power"]), float(floor)
 
