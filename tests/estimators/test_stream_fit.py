@@ -400,7 +400,7 @@ def test_what_needs_all_rows_is_refused(rows):
         ({"calibration": "temperature"}, "calibration is 'temperature'"),
         ({"class_weight": "balanced"}, "class_weight is 'balanced'"),
         ({"warm_start": True}, "warm_start is True"),
-        ({"solver": "lbfgs"}, "solver is 'lbfgs', which passes over all rows at once"),
+        ({"solver": "lbfgs"}, "solver is 'lbfgs', which needs all rows at once"),
         ({"learning_rate": "grid"}, "learning_rate is 'grid'"),
     ):
         with pytest.raises(ValueError, match=told):

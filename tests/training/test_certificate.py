@@ -255,7 +255,7 @@ def test_several_labels_of_which_each_row_has_one_make_the_model_of_one_label():
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ({"early_stopping": True}, "early_stopping is True, which solver='lbfgs' has for one label a row alone"),
+        ({"early_stopping": True}, "early_stopping is True; with several labels and solver='lbfgs'"),
         ({"solver": solvers.LBFGS(loss="ove")}, "loss is 'ove'; with several labels and solver='lbfgs' it must be"),
         ({"sampler": "uniform"}, "sampler is 'uniform', which has no effect with solver='lbfgs'"),
         ({"model": "embedding"}, "solver is 'lbfgs'; with several labels"),
@@ -270,5 +270,5 @@ def test_what_full_passes_of_several_labels_do_not_have_is_refused(parameters, t
 def test_full_passes_of_several_labels_do_not_go_on():
     X, Y, _ = labelled(0)
     model = SoftmaxClassifier(solver="lbfgs", alpha=0.1).fit(X, Y)
-    with pytest.raises(ValueError, match="full passes"):
+    with pytest.raises(ValueError, match="solver='lbfgs', which does not go on"):
         model.partial_fit(X, Y)
