@@ -141,15 +141,16 @@ class LabelClassifier(LinearClassifier):
         """Return the most probable label of each row, (n_samples,). A model of several labels returns an indicator
         matrix: the k best labels; or those whose probability (score, of a model without) is above `threshold`; or, with
         neither, the best label and those above `threshold_`, or `n_labels_` labels where that is None."""
-        if self._fitted.several:
-            return self._indicator(*self._asked(X), k, threshold)
+        state, x = self._asked(X)
+        if state.several:
+            return self._indicator(state, x, k, threshold)
         for name, value in (("k", k), ("threshold", threshold)):
             if value is not None:
                 raise ValueError(
                     f"{name} is {value!r}; predict gives one label, as the model was fitted on one a row: "
                     "predict_top_k(X, k) gives the k best ones"
                 )
-        return super().predict(X)
+        return state.classes[self._best_classes(state, x, 1)[:, 0]]
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
