@@ -67,21 +67,27 @@ def option(parameter: inspect.Parameter, kind: str, text: str, hint: Any = None)
     text : str
     hint : type, optional
     """
-    hint = get_args(hint)[0] if get_origin(hint) in (Union, UnionType) else hint  # of one that may be None, too
     default = None if parameter.default is parameter.empty else parameter.default
     if not isinstance(default, bool) and default not in (None, ()):
         text += f" (default: {default})"
-    described: dict[str, Any] = {"default": default, "help": text.replace("%", "%%")}
+    hint = get_args(hint)[0] if get_origin(hint) in (Union, UnionType) else hint  # of one that may be None, too
+    values = _values(kind, hint, default)
+    if values.get("action", "append") == "append" and "choices" not in values:
+        values["metavar"] = kind if kind.isupper() else parameter.name.upper()
+    return {"default": default, "help": text.replace("%", "%%"), **values}
+
+
+def _values(kind: str, hint: Any, default: Any) -> dict[str, Any]:
+    """Return argparse's description of the values that an annotation, or a type in a docstring, allows."""
     if isinstance(default, bool) or hint is bool or kind.startswith("bool"):
         is_switch = hint is bool and default is False
-        return described | {"action": "store_true" if is_switch else argparse.BooleanOptionalAction}
+        return {"action": "store_true" if is_switch else argparse.BooleanOptionalAction}
     choices = re.match(r"\{(.*?)\}", kind)
     if get_origin(hint) is Literal or (hint is None and choices):
-        return described | {"choices": get_args(hint) or re.findall(r'"(.*?)"', choices[1] if choices else "")}
-    described["metavar"] = kind if kind.isupper() else parameter.name.upper()
+        return {"choices": get_args(hint) or re.findall(r'"(.*?)"', choices[1] if choices else "")}
     if hint is None or hint in (int, float):
-        described["type"] = hint or converter(kind)
-    return described | {list: {"action": "append"}, tuple: {"nargs": "+"}}.get(get_origin(hint), {})
+        return {"type": hint or converter(kind)}
+    return dict({list: {"action": "append"}, tuple: {"nargs": "+"}}.get(get_origin(hint), {}))
 
 
 # Commands
