@@ -110,7 +110,7 @@ def test_what_is_no_stream_of_texts_is_told(tmp_path, folder):
         Stream(days, format="text", decimal=",")
     with pytest.raises(ValueError, match="X is a stream of texts; vectorizer is SequenceEncoder"):
         SoftmaxClassifier().fit(Stream(days, format="text"), vectorizer=SequenceEncoder())
-    with pytest.raises(ValueError, match="part 1 of the stream: X is .*, which is texts"):
+    with pytest.raises(ValueError, match="part 1 of the stream: X is texts, such as"):
         SoftmaxClassifier().partial_fit(Stream(days, format="text", labels="first"))
 
 

@@ -154,7 +154,7 @@ def test_texts_where_there_are_none_are_refused_with_a_hint(fitted):
         lambda texts: plain.partial_fit(texts, y),
         lambda texts: SoftmaxClassifier().partial_fit(texts, y),
     ):
-        with pytest.raises(ValueError, match="X is .*, which is texts; the model was not fitted on texts"):
+        with pytest.raises(ValueError, match=r"X is texts, such as .*; the model was not fitted on texts"):
             ask(TEXTS)
     with pytest.raises(TypeError, match="documents is a str; it must be a list of str"):
         fitted.predict("a cat")

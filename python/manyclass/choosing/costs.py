@@ -227,11 +227,6 @@ def embeds(facts: Facts) -> bool:
     return facts.sparse and facts.bytes >= least and numbers >= least_a_value * stored
 
 
-def is_quick_exactly(facts: Facts) -> bool:
-    """Whether a visit of all classes is affordable."""
-    return visit_cost(facts, None) <= FIGURES.MOST_EXACT
-
-
 def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf, *, ranks: bool = False) -> int:
     """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings.
 

@@ -517,7 +517,7 @@ def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part, seed: in
         if costs.fit_cost(facts, margins) <= most:
             plan, room = replace(plan, margins=margins), room - facts.bytes
     if model.linear == "learn" and facts.bytes <= room and not facts.several:
-        name = "linear" if costs.is_quick_exactly(facts) else "sampled linear"
+        name = "linear" if costs.visit_cost(facts, None) <= FIGURES.MOST_EXACT else "sampled linear"
         linear = points_plan(choice.beside(name)).plan
         assert isinstance(linear, PointsPlan)
         if not choice.is_open("alpha"):  # of the rows as they are, for training has units of its own

@@ -373,7 +373,7 @@ def by_samples(c: Choice) -> bool:
     visit of all classes is predicted to take more than {MOST_EXACT:g} microseconds
     """
     of_samples = c.candidates or not c.is_open("n_negatives") or not c.is_open("sampler")
-    return of_samples or _name(c.chosen.solver) == "implicit" or not costs.is_quick_exactly(c.facts)
+    return of_samples or _name(c.chosen.solver) == "implicit" or costs.visit_cost(c.facts, None) > FIGURES.MOST_EXACT
 
 
 def otherwise(c: Choice) -> bool:

@@ -327,7 +327,9 @@ class Plan:
     def check_sharing(self, batch: int, n_points: int, n_classes: int) -> None:
         """Raise where classes were to be shared by the points of a batch and a batch has one point."""
         if self.share_classes and batch == 1:
-            raise ValueError(f"share_classes is True; batch_size is {self.batch_size!r}, and a batch has one point")
+            raise ValueError(
+                f"share_classes is True, which has no effect on one point: batch_size is {self.batch_size!r}"
+            )
 
 
 @dataclass(frozen=True)
