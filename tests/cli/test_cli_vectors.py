@@ -145,7 +145,7 @@ def test_what_cannot_be_embedded_is_refused(tmp_path, vectors, capsys):
     assert the_error(capsys, "embed", tmp_path / "m", data, "--classes") == "give either DATA or --classes"
     assert "SoftmaxClassifier, which has no embeddings" in the_error(capsys, "embed", tmp_path / "m", data)
     assert "AugmentReduceClassifier, which has no embeddings" in the_error(capsys, "embed", tmp_path / "p", data)
-    assert "holds word vectors; --classes is for models" in the_error(capsys, "embed", tmp_path / "v.bin", "--classes")
+    assert "holds no model, which --classes is for" in the_error(capsys, "embed", tmp_path / "v.bin", "--classes")
     assert "has no word '240 8 12'" in the_error(capsys, "embed", tmp_path / "v.bin", data)
     (tmp_path / "neither").write_text("nothing of the kind\n")
     assert "neither" in the_error(capsys, "neighbours", tmp_path / "neither", "x")

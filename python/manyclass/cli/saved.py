@@ -301,7 +301,7 @@ def _vectors(args: EmbedArguments) -> tuple[list[str] | None, NDArray[np.float32
     """Return vectors, and their names where they have some."""
     is_words = not is_safetensors(args.model) or holds_words(args.model)
     if args.data is None and is_words:
-        raise ValueError(f"{args.model} holds word vectors; --classes is for models")
+        raise ValueError(f"{args.model} holds no model, which --classes is for")
     if args.data is None or is_words:
         asked = [] if args.data is None else [*Input.of(args.data).lines()]
         with waiting(f"reading {args.model}"):
