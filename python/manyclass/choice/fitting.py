@@ -382,7 +382,7 @@ class ChoiceObjective(LogLikelihood):
         """Return the second derivatives without those of W by its factors, where it has a low rank."""
         form, rank = self.form, self.form.rank
         if rank <= 0:
-            return self.hessian(theta, np.eye(form.n))
+            return self.hessian(theta, sp.eye_array(form.n, format="csr"))
         part = form.slices["interactions"]
         left, right = np.split(theta[part].reshape(-1, rank), [len(form.chooser_names)])
         # W by its factors: rows are those of the full W, in order.
@@ -409,8 +409,8 @@ class ChoiceObjective(LogLikelihood):
         if len(entries):
             parts["pairs"][:] = entries.std(axis=0)
         if form.rank < 0:
-            columns = parts["alternatives"] if form.has_features else np.full(form.n_alternatives - 1, 1.0)
-            columns = columns / (1 if form.has_features else np.sqrt(max(len(columns), 1)))
+            n = max(form.n_alternatives - 1, 1)
+            columns = parts["alternatives"] if form.has_features else np.full(n, 1 / np.sqrt(n))
             parts["interactions"][:] = np.outer(np.sqrt(np.square(sets.X).mean(axis=0)), columns).ravel()
         if len(form.group_labels):
             counts = 1 + np.bincount(form.groups[sets.known_choices], minlength=len(form.group_labels))
