@@ -37,7 +37,6 @@ from manyclass.papers import summary
 from manyclass.papers.data import find_data, load_problem
 from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Results, Run
 from manyclass.papers.summary import RAN, Plot, Quantity, Records, averaged, trained_with
-from manyclass.parts import Part
 from manyclass.search.clustered import auto_clusters
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
@@ -56,7 +55,6 @@ PAPERS_STEPS = {
 }
 BY_MESSAGES = ("messages", PRINTED)
 METHODS = (*OURS, *PAPERS_STEPS)
-EXACT = ("softmax", "margin")
 PASSES = 10
 SECONDS = 60.0
 # Section 5 of the paper: first step sizes, of which each method takes its best, points of a minibatch, clusters, and
@@ -88,24 +86,21 @@ def plans(name: str, options: Options) -> Iterator[MethodPlan]:
 def model_of(name: str, method: str) -> dict[str, Any]:
     """Parameters of a method; the sample's size and the index depend on K and are set when the data are there."""
     dense, papers, method = name in DENSE, method in PAPERS_STEPS, PAPERS_STEPS.get(method, method)
-    log_q = {"log_q": method.endswith("logq")} if method.startswith("sampled") else {}
-    steps: dict[str, Any] = {"decay": 1.0}
-    kind: type[Part] = solvers.Adagrad
+    sampled, by_messages = method.startswith("sampled"), method in BY_MESSAGES
+    log_q = {"log_q": method.endswith("logq")} if sampled else {}
     if papers:
-        steps = {"schedule": "inverse", "decay_every": 1, "batch_size": BATCH}
         kind = {"softmax": solvers.Exact, "sampled-softmax": solvers.CSS}.get(method, solvers.SGD)
-    model: dict[str, Any] = {} if dense else {"model": "embedding", "dim": EMBEDDING}
-    model["solver"] = kind(**steps, **log_q)
-    if method.startswith("sampled"):
-        return {**model, "sampler": "uniform"}
-    if method == "softmax":
-        return {**model, "sampler": "all"}
+        solver = kind(schedule="inverse", decay_every=1, batch_size=BATCH, **log_q)
+    else:
+        solver = solvers.Adagrad(decay=1.0, **log_q)
+    model: dict[str, Any] = {"solver": solver} | ({} if dense else {"model": "embedding", "dim": EMBEDDING})
+    if sampled or method == "softmax":
+        return model | {"sampler": "uniform" if sampled else "all"}
     # Algorithm 2 with T = 1 and its own step, 2 / 3; ours goes all the way.
-    step = "frank_wolfe" if papers and method in BY_MESSAGES else "full"
+    step = {"step": "frank_wolfe" if papers and by_messages else "full"}
     rule = {"rule": "printed"} if method == PRINTED else {}
-    index = "messages" if method in BY_MESSAGES else method
-    sampler = "all" if method == "margin" else samplers.Search(index=index, step=step, fill=papers, **rule)
-    return {**model, "smoothing": 1.0 if dense else 5.0, "sampler": sampler}
+    search = samplers.Search(index="messages" if by_messages else method, fill=papers, **step, **rule)
+    return model | {"smoothing": 1.0 if dense else 5.0, "sampler": "all" if method == "margin" else search}
 
 
 def load(name: str, options: Options) -> Parts:
