@@ -50,6 +50,7 @@ ROUNDING = 1e-15  # of the largest second derivative
 NEAR = 0.01  # moves of utilities by a Newton step that ends at a maximum: towards none, each moves some by 1
 MOST_SAMPLED = 300  # coefficients that few rows are asked about: of more, those that all rows say are never chosen
 MOST_STEPS, MOST_ROUNDS = 60, 12
+MOST_UTILITIES = 1 << 20  # of rows that tell sizes of features
 MOVES = 1e-5  # of a direction in standard units: the least part that counts
 QUIET = "nest of one alternative"  # what is usual, and known without data
 
@@ -162,7 +163,8 @@ class LinearLogit:
     def find_constant(self) -> tuple[NDArray[np.bool_], Doubles, Doubles]:
         """Return the columns that do not vary within sets, about the sizes of all, and second derivatives at 0."""
         objective, n = self.objectives[0], len(self.columns)
-        sets = list_features(objective.sets.take(np.arange(objective.sets.n_rows)[:64]))
+        rows = np.arange(objective.sets.n_rows)[: max(1, min(64, MOST_UTILITIES // objective.sets.n_alternatives))]
+        sets = list_features(objective.sets.take(rows))
         (problem,) = replace(objective, sets=sets).problems
         offsets = problem.utilities(np.zeros(objective.form.n))
         there = np.isfinite(offsets)
