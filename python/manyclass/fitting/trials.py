@@ -251,12 +251,10 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     least = max(1, round(plan.min_count * len(trained.labels) / facts.n_samples))
     short = replace(plan, min_count=least, verbose=0, hogwild=False)  # the choice does not depend on threads
     size, rule = (len(trained.labels), facts.n_classes, plan.max_iter), plan.schedule.learning_rate
-    since = len(trials.report)
 
     def loss(exponent: int) -> float:
         trial = with_rate_of_pairs(short, rule * FIGURES.RATE_RATIO**exponent)
-        train = partial(_held_out_loss, trial, trained, out)
-        rate = trial.schedule.learning_rate
+        rate, train = trial.schedule.learning_rate, partial(_held_out_loss, trial, trained, out)
         return trials.make("learning_rate", rate, train, predicted=visit * n_rows, size=size)
 
     tried = walk(loss, (0, -1), (FIGURES.LEAST_PAIR_RATE, 0), lambda: trials.left >= visit * n_rows)
@@ -264,7 +262,7 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     if not math.isfinite(tried[best]):
         return plan
     chosen = with_rate_of_pairs(plan, rule * FIGURES.RATE_RATIO**best)
-    trials.choose("learning_rate", chosen.schedule.learning_rate, lines=slice(since, None))
+    trials.choose("learning_rate", chosen.schedule.learning_rate)
     return chosen
 
 
