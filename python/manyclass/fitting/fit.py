@@ -176,18 +176,19 @@ def fit(planner: Planner, state: State | None, data: Rows, options: Mapping[str,
     evaluated = None if eval_set is None else evaluated_rows(planner.caller, points, encoder, eval_set)
     first = First(state, start, beside["candidates"], evaluated)
     if checkpoints is not None:
-        labels = np.concatenate([points.labels.indptr, points.labels.ids])
-        arguments: dict[str, Any] = {
-            "X": points.x,
-            "y": labels,
-            "classes": points.classes,
-            "sample_weight": points.weights,
-        }
-        arguments |= {} if points.groups is None else {"groups": points.groups}
-        arguments["limit of seconds"] = bool(np.isfinite(watch.max_seconds))  # with one, "auto" tries less
-        arguments |= {name: None if value is None else np.asarray(value) for name, value in beside.items()}
-        planner = planner.changed(random_state=checkpoints.seed(planner.parameters, arguments))
+        planner = _with_seed(planner, watch, points, beside)
     return replace(planner.labelled(*fit_runs(planner, points, watch, first)), encoder=encoder)
+
+
+def _with_seed(planner: Planner, watch: Watch, points: Points, beside: Mapping[str, Any]) -> Planner:
+    """Return the planner with the seed of the checkpoints of a fit, which are told its data and other arguments."""
+    assert watch.checkpoints is not None
+    labels = np.concatenate([points.labels.indptr, points.labels.ids])
+    is_limited = bool(np.isfinite(watch.max_seconds))  # by which "auto" tries less
+    arguments: dict[str, Any] = {"X": points.x, "y": labels, "limit of seconds": is_limited, "classes": points.classes}
+    arguments |= {"sample_weight": points.weights} | ({} if points.groups is None else {"groups": points.groups})
+    arguments |= {name: None if value is None else np.asarray(value) for name, value in beside.items()}
+    return planner.changed(random_state=watch.checkpoints.seed(planner.parameters, arguments))
 
 
 def _points_of_fit(
@@ -406,13 +407,8 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
     if is_time_to_fit(calls):
         rows = Points.joined(calls)
-        calls, is_better = (rows,), state is None or state.history.n_fit > 0
-        if not is_better:  # a fit may predict later rows better than the stream does
-            learnt, last = split_to_compare(rows)
-            models = (refit(planner, learnt), _without_fits(planner, learnt, call)) if len(last.labels) else ()
-            losses = [planner.loss(model, last) for model in models]
-            is_better = losses[:1] < losses[1:]
-        if is_better:
+        calls = (rows,)
+        if state is None or state.history.n_fit > 0 or _fits_better(planner, rows, call):
             return replace(refit(planner, rows), calls=calls)
     after_fit = state is not None and state.history.n_fit > 0
     if state is not None and state.calls and not calls and after_fit:
@@ -444,6 +440,14 @@ def _without_fits(planner: Planner, points: Points, call: Call) -> State:
     planned_call = planner.plan_call(None, points, call)
     call = replace(call, n_passes=planner.passes_of_call(planned_call[0].plan, after_fit=False))
     return _trained(planner, None, points, planned_call, call)
+
+
+def _fits_better(planner: Planner, points: Points, call: Call) -> bool:
+    """Whether a fit to rows of a stream predicts later ones better than the stream does."""
+    learnt, last = split_to_compare(points)
+    if not len(last.labels):
+        return False
+    return planner.loss(refit(planner, learnt), last) < planner.loss(_without_fits(planner, learnt, call), last)
 
 
 # Rows that are kept
