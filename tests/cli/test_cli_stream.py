@@ -1,5 +1,7 @@
 """The commands fit and learn with --stream: several files in parts, with the results of the estimators."""
 
+import re
+
 import numpy as np
 import pandas
 import pytest
@@ -43,9 +45,20 @@ def test_all_labels_of_a_row(folder, tmp_path):
     run("fit", folder, "--stream", "--output", tmp_path / "m", "--estimator", "margin", "--random-state", 0)
     expected = MarginClassifier(random_state=0).fit(Stream(folder, random_state=0))
     np.testing.assert_array_equal(manyclass.load(tmp_path / "m").coef_, expected.coef_)
-    run("learn", tmp_path / "m", *sorted(folder.iterdir()))
+    run("learn", tmp_path / "m", folder, "--stream")
     learnt = manyclass.load(tmp_path / "m")
     assert learnt.class_count_.sum() == 2 * expected.class_count_.sum()
+
+
+def test_learn_reads_parts(folder, tmp_path, capsys):
+    model, out = tmp_path / "m", tmp_path / "out"
+    run("fit", folder / "day-0.txt", "--output", model, *OPTIONS, "--normalize")
+    expected = manyclass.load(model)
+    rows = Stream(folder, labels="first", random_state=0).map(lambda X, y: (l2_normalize(X), y))
+    expected.partial_fit(rows, n_passes=2)
+    run("learn", model, folder, "--stream", "--n-passes", 2, "--output", out)
+    np.testing.assert_array_equal(manyclass.load(out).coef_, expected.coef_)
+    assert re.search(r"^rows +180$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_files_without_a_header_and_with_names(folder, tmp_path, capsys):
@@ -56,7 +69,7 @@ def test_files_without_a_header_and_with_names(folder, tmp_path, capsys):
     options = ("--n-features", 8, "--label-names", tmp_path / "names", *OPTIONS)
     run("fit", tmp_path / "a.txt", "--stream", "--output", model, *options)
     assert manyclass.load(model).classes_.tolist() == ["milk", "tea", "wine"]
-    run("learn", model, tmp_path / "a.txt", "--label-names", tmp_path / "names")
+    run("learn", model, tmp_path / "a.txt", "--stream", "--label-names", tmp_path / "names")
     (tmp_path / "names").write_text("tea\nmilk\n")
     capsys.readouterr()
     told = the_error(capsys, "fit", tmp_path / "a.txt", "--stream", "--output", model, *options)
@@ -69,7 +82,7 @@ def test_svmlight_begins_with_feature_1(tmp_path, capsys):
     run("fit", tmp_path / "a.svm", "--stream", "--output", tmp_path / "m", "--n-features", 7, *OPTIONS)
     run("fit", tmp_path / "a.svm", "--output", tmp_path / "whole", *OPTIONS)
     assert load_notes(tmp_path / "m") == load_notes(tmp_path / "whole")
-    run("learn", tmp_path / "m", tmp_path / "a.svm")
+    run("learn", tmp_path / "m", tmp_path / "a.svm", "--stream")
     capsys.readouterr()
     run("evaluate", tmp_path / "m", tmp_path / "a.svm", "--json")
     assert '"error": 0.0' in capsys.readouterr().out
@@ -87,7 +100,7 @@ def test_tables_and_memory(tmp_path, capsys):
     found = manyclass.load(model)
     assert found.feature_names_in_.tolist() == ["a", "b", "c"]
     assert found.classes_.tolist() == ["x", "y", "z"]
-    run("learn", model, *sorted(tmp_path.glob("part-*.csv")))
+    run("learn", model, tmp_path / "part-*.csv", "--stream")
     run("evaluate", model, tmp_path / "part-0.csv", "--json")
     assert '"error": 0.0' in capsys.readouterr().out
 
@@ -100,7 +113,7 @@ def test_hashed_features_are_told(folder, tmp_path, capsys):
     n_rows = manyclass.load(tmp_path / "m").storage()["hashed_features"]
     assert f"hashed features  {n_rows}\n" in capsys.readouterr().out
     (tmp_path / "wider.txt").write_text("2 5001 40\n1 5000:1\n2 3:1\n")
-    run("learn", tmp_path / "m", tmp_path / "wide.txt")
+    run("learn", tmp_path / "m", tmp_path / "wide.txt", "--stream")
 
 
 @pytest.mark.parametrize(
@@ -126,5 +139,5 @@ def test_a_bad_line_is_told_and_the_model_stays(folder, tmp_path, capsys):
     capsys.readouterr()
     with (folder / "day-2.txt").open("a") as file:
         file.write("1 x:1\n")
-    assert "day-2.txt:" in the_error(capsys, "fit", folder, "--output", model, "--stream")
+    assert "day-2.txt:" in the_error(capsys, "learn", model, folder, "--stream")
     assert model.read_bytes() == before

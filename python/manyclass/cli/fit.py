@@ -6,7 +6,7 @@ import argparse
 import itertools
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -217,7 +217,7 @@ def _open_stream(args: FitArguments, model: Classifier) -> Training:
     for name in set_options(args):
         if name in UNSTREAMED:
             raise ValueError(f"{flag(name)} is for rows that are read at once; leave it out with --stream")
-    form = args.reading.form_of([Input(str(file)) for file in files_of(args.data)])
+    form = _form_of(args.reading, args.data)
     several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin" and form not in TABLES)
     kind = TextVectorizer if form in LINES else None
     vectorizer = _vectorizer(args, kind, f"{args.data} is read as a stream of {form}")
@@ -295,6 +295,8 @@ class LearnArguments(OnModel, WithProgress):
         number of newer rows after which a row counts half; default: rows never fade
     prequential : bool
         score each file before it is learnt, a line each
+    stream : bool
+        read rows in parts, of data larger than memory
     """
 
     data: tuple[str, ...]
@@ -304,6 +306,7 @@ class LearnArguments(OnModel, WithProgress):
     learning_rate: float | None = None
     half_life: float | None = None
     prequential: bool = False
+    stream: bool = False
 
 
 def learn(args: LearnArguments) -> int:
@@ -322,22 +325,28 @@ def learn(args: LearnArguments) -> int:
     output = args.output or args.model
     model = args.load()
     check_writable(output)
-    check_readable(*args.data)
+    if not args.stream:
+        check_readable(*args.data)
     parameters = {"n_jobs": model.n_jobs, "verbose": model.verbose}
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
     how = {"learning_rate": args.learning_rate, "half_life": args.half_life}
     how |= {} if args.n_passes is None else {"n_passes": args.n_passes}
     n_before, n_rows, is_interrupted, begin = len(model.classes_), 0, False, time.perf_counter()
     for path in args.data:
-        expected = expected_by(model, need_label=True)
-        encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
-        rows = labelled_rows(args.reading, path, replace(expected, vectorizer=encoder, learns=True))
-        if args.prequential:
-            print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
-        if isinstance(encoder, SequenceEncoder):
-            model.vectorizer_ = encoder
-        n_rows += rows.X.shape[0]
-        is_interrupted = interruption_of(partial(_learn, model, rows, how)) is not None
+        expected, counts = expected_by(model, need_label=True), list[int]()
+        if args.stream:
+            learn_rows = partial(_learn_stream, args, model, path, expected, counts, how)
+        else:
+            encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
+            rows = labelled_rows(args.reading, path, replace(expected, vectorizer=encoder, learns=True))
+            if args.prequential:
+                print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
+            if isinstance(encoder, SequenceEncoder):
+                model.vectorizer_ = encoder
+            counts.append(rows.X.shape[0])
+            learn_rows = partial(_learn, model, rows, how)
+        is_interrupted = interruption_of(learn_rows) is not None
+        n_rows += sum(counts)
         if is_interrupted:
             break
     seconds = time.perf_counter() - begin
@@ -359,6 +368,32 @@ def _scored(model: Classifier, rows: Records) -> str:
     loss = f"log-loss {measures['log_loss']:.4f} nats, " if "log_loss" in measures else ""
     unseen = measures["dropped_rows"]["with_unseen_label"]
     return f"{unseen} of them with a new label; {loss}accuracy {1 - measures['error']:.4f}"
+
+
+def _learn_stream(
+    args: LearnArguments, model: Classifier, path: str, expected: Expected, counts: list[int], how: dict[str, Any]
+) -> None:
+    """Train on the rows of files in parts, and note how many each part has."""
+    if args.prequential or isinstance(expected.vectorizer, SequenceEncoder):
+        raise ValueError("--prequential and histories are for rows that are read at once; leave --stream out")
+    stream, _ = open_stream(args.reading, path, _form_of(args.reading, path), expected, 0)
+
+    def parts() -> Iterator[Any]:
+        for X, y in stream:
+            counts.append(X.shape[0])
+            yield X, y if expected.several else as_classes(model.classes_, y)
+
+    if not expected.several:
+        model.partial_fit(parts(), **how)
+        return
+    for X, Y in parts():
+        names = np.arange(Y.shape[1]) if stream.label_names is None else stream.label_names
+        _learn(model, Records(X, Y, names), how)
+
+
+def _form_of(reading: Reading, source: str) -> str:
+    """Return the form of the files of a stream."""
+    return reading.form_of([Input(str(file)) for file in files_of(source)])
 
 
 def _learn(model: Classifier, rows: Records, how: dict[str, Any]) -> None:
