@@ -132,17 +132,11 @@ def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "embeddings", "expected"), [(1e-6, 1, 3), (9.9, 1, 3), (10.1, 1, 2), (20.1, 1, 1), (1.0, 100 << 20, 2)]
+    ("seconds", "embeddings", "expected"),
+    [(1e-6, 1, 3), (9.9, 1, 3), (10.1, 1, 2), (99.9, 1, 2), (100.1, 1, 1), (1.0, 100 << 20, 2), (20.1, 300 << 20, 1)],
 )
-def test_auto_adds_what_takes_twenty_predicted_seconds_and_256_megabytes(seconds, embeddings, expected):
+def test_auto_adds_runs_by_predicted_seconds_and_megabytes(seconds, embeddings, expected):
     assert costs.n_runs(seconds, embeddings) == expected
-
-
-@pytest.mark.parametrize(
-    ("seconds", "embeddings", "expected"), [(1.0, 1, 3), (29.9, 1, 2), (30.1, 1, 1), (29.9, 300 << 20, 1)]
-)
-def test_a_second_run_of_margins_of_several_labels_may_take_thirty_predicted_seconds(seconds, embeddings, expected):
-    assert costs.n_runs(seconds, embeddings, ranks=True) == expected
 
 
 def test_a_run_of_auto_that_fails_leaves_the_old_model(seed):

@@ -3,12 +3,17 @@
 import io
 import re
 import sys
+import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from planned import with_figures
 from test_command import run, write_data
 
 from manyclass import SoftmaxClassifier
+from manyclass.choosing import costs
+from manyclass.choosing.costs import Facts
 from manyclass.training import passes
 from manyclass.training.passes import progress_bar
 
@@ -108,3 +113,34 @@ def test_logs_of_commands_have_whole_lines(tmp_path, capsys, monkeypatch):
     assert "trying alpha=" in err
     assert "1200 of 1200 row" in err
     assert all(line and not line.startswith(" ") for line in err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"model": "hybrid", "dim": 8}, r"pairs, embeddings 1, embeddings 2, embeddings 3, margins, linear"),
+        ({"solver": "lbfgs", "max_iter": 3}, "a model"),
+    ],
+)
+def test_a_long_fit_says_before_what_it_is_going_to_train(given, what, capsys):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((200, 30), density=0.2, rng=rng, format="csr", dtype=np.float32)
+    y = np.resize(np.arange(7), 200)
+    model = SoftmaxClassifier(verbose=1, random_state=0, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few passes do not converge
+        model.fit(X, y)
+        assert "training" not in capsys.readouterr().err
+        with_figures(model, QUICK=0.0).fit(X, y)
+    sentence = rf"training {what} on 200 rows of 7 classes: about \S+ s of one thread and \S+ MB are predicted"
+    assert re.search(sentence, capsys.readouterr().err)
+
+
+def test_what_is_said_of_weights_on_pairs_goes_by_those_that_rows_meet(capsys):
+    # Each class has three features of its own, so that a row meets three weights, and not 600.
+    y = np.resize(np.arange(200), 1000)
+    columns = (3 * y[:, np.newaxis] + np.arange(3)).ravel()
+    X = sp.csr_array((np.ones(3000, np.float32), columns, np.arange(0, 3001, 3)), shape=(1000, 600))
+    with_figures(SoftmaxClassifier(model="pairs", max_iter=4, verbose=1, random_state=0), QUICK=0.0).fit(X, y)
+    seconds = 4e-6 * len(y) * costs.pairs_cost(Facts(1000, 600, 200, 3.0, sparse=True, met=3.0))
+    assert f"about {seconds:.2g} s of one thread" in capsys.readouterr().err

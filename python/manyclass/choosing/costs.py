@@ -133,6 +133,15 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
     return begins + 1e-6 * visit * facts.n_samples * plan.max_iter
 
 
+def in_words(facts: Facts, plan: AnyPlan) -> str:
+    """Say what is going to be trained, for how long and how large the model will be, as predicted."""
+    members = [*plan.members] if isinstance(plan, HybridPlan) else ["a model"]
+    return (
+        f"training {', '.join(members)} on {facts.n_samples:,} rows of {facts.n_classes:,} classes: about "
+        f"{fit_cost(facts, plan):.2g} s of one thread and {model_bytes(facts, plan) / 1e6:.3g} MB are predicted"
+    )
+
+
 def model_bytes(facts: Facts, plan: AnyPlan) -> float:
     """Predict the bytes of a model and of what its training keeps beside it; of pairs the most that there can be."""
     if isinstance(plan, HybridPlan):
@@ -227,13 +236,10 @@ def embeds(facts: Facts) -> bool:
     return facts.sparse and facts.bytes >= least and numbers >= least_a_value * stored
 
 
-def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf, *, ranks: bool = False) -> int:
-    """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings.
-
-    `ranks` says that the runs rank several labels a row by margins.
-    """
+def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf) -> int:
+    """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings."""
     in_time = 1 + FIGURES.SECONDS_OF_RUNS // seconds
-    if ranks and seconds <= FIGURES.SECONDS_OF_SECOND_RUN:
+    if seconds <= FIGURES.SECONDS_OF_SECOND_RUN:
         in_time = max(in_time, 2)
     in_memory = min(FIGURES.BYTES_OF_RUNS, most_bytes / 2) // max(1, embeddings)
     return int(max(1, min(FIGURES.MOST_RUNS, in_time, in_memory)))

@@ -488,8 +488,7 @@ def _runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
     facts, n = choice.facts, choice.parameters["n_models"]
     if choice.is_open("n_models"):
         seconds, size = costs.fit_cost(facts, embeddings), 4 * facts.n_features * (embeddings.dim or 0)
-        ranks = embeddings.loss == MARGIN
-        n = 1 if choice.timed else costs.n_runs(seconds, size, choice.most_bytes, ranks=ranks)
+        n = 1 if choice.timed else costs.n_runs(seconds, size, choice.most_bytes)
     return tuple(replace(embeddings, seed=embeddings.seed + number) for number in range(int(n)))
 
 

@@ -127,18 +127,21 @@ def _opened(path: str | os.PathLike[str], *, need_labels: bool = False) -> tuple
         if shapes.keys() not in ({"X"}, {"X", "Y"}) or len({rows for rows, _ in shapes.values()}) > 1:
             raise ValueError(f"its shapes are {shapes}")
         for key, shape in shapes.items():
-            for size in shape:
-                check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
-            dtypes, sizes, _ = zip(*(file.entries[f"{key}.{part}"] for part in _PARTS), strict=True)
-            if dtypes[0].name not in DTYPES or not {dtype.name for dtype in dtypes[1:]} <= {"int32", "int64"}:
-                raise ValueError(
-                    f"the values, indices and offsets of {key} have the dtypes {', '.join(map(str, dtypes))}"
-                )
-            if sizes[2] != (shape[0] + 1,) or sizes[0] != sizes[1]:
-                raise ValueError(f"{key} has {shape[0]} rows, and arrays of the shapes {sizes}")
+            _check_arrays(file, key, shape)
     if need_labels and "Y" not in shapes:
         raise ValueError(f"{file.path}: it has no labels; a stream needs files of save_csr with X and Y")
     return file, shapes
+
+
+def _check_arrays(file: TensorFile, key: str, shape: tuple[Any, Any]) -> None:
+    """Raise ValueError for arrays of a matrix whose types or lengths do not fit its shape."""
+    for size in shape:
+        check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
+    dtypes, sizes, _ = zip(*(file.entries[f"{key}.{part}"] for part in _PARTS), strict=True)
+    if dtypes[0].name not in DTYPES or not {dtype.name for dtype in dtypes[1:]} <= {"int32", "int64"}:
+        raise ValueError(f"the values, indices and offsets of {key} have the dtypes {', '.join(map(str, dtypes))}")
+    if sizes[2] != (shape[0] + 1,) or sizes[0] != sizes[1]:
+        raise ValueError(f"{key} has {shape[0]} rows, and arrays of the shapes {sizes}")
 
 
 def _check_offsets(file: TensorFile, key: str, offsets: NDArray[Any]) -> None:

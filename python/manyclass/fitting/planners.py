@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -37,6 +38,7 @@ from manyclass.fitting.planner import (
 )
 from manyclass.fitting.points import scaled_for_call
 from manyclass.fitting.trials import (
+    as_met,
     better_hidden_layer,
     plan_full_passes,
     plan_points,
@@ -115,6 +117,10 @@ class SoftmaxPlanner(Planner):
             if first.evaluated is not None and scaling is not None:
                 first = replace(first, evaluated=(scaling.apply(first.evaluated[0]), first.evaluated[1]))
         costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
+        if parameters["verbose"] > 0:
+            facts = as_met(choice.facts, planned.plan, seen)
+            if costs.fit_cost(facts, planned.plan) >= FIGURES.QUICK:
+                print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
         return with_report_of(planned, train(None, seen, planned.plan, watch, first=first, scaling=scaling))
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:

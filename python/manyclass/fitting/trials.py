@@ -38,9 +38,11 @@ from manyclass.training.core_training import TrainingState, Watch, fit_full_batc
 from manyclass.training.minibatches import fit_pairs
 from manyclass.training.passes import fork, quietly, warn_user
 from manyclass.training.plan import (
+    AnyPlan,
     BatchesPlan,
     FullBatchPlan,
     GroupIds,
+    HybridPlan,
     Labels,
     PairsPlan,
     PointsPlan,
@@ -362,12 +364,20 @@ def with_rate_tried(planned: Planned, choice: Choice, points: Points) -> Planned
     """Return the plan of weights on pairs with the best of the step sizes that are tried."""
     pairs = planned.plan
     assert isinstance(pairs, PairsPlan)
-    data, least = (points.x, points.labels, points.n_classes), pairs.min_count
-    facts = replace(choice.facts, met=weights_met(*data, (least,), pairs.few_classes)[least])
+    facts = as_met(choice.facts, pairs, points)
     trials = Trials(costs.budget(costs.fit_cost(facts, pairs)), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
     params = {**planned.params, "learning_rate": pairs.schedule.learning_rate}
     return replace(planned, plan=pairs, params=params, trials=trials)
+
+
+def as_met(facts: Facts, plan: AnyPlan, points: Points) -> Facts:
+    """Return the facts with what rows meet of the weights on pairs that a plan trains, which its cost depends on."""
+    pairs = plan.pairs if isinstance(plan, HybridPlan) else plan
+    if not isinstance(pairs, PairsPlan):
+        return facts
+    data, least = (points.x, points.labels, points.n_classes), pairs.min_count
+    return replace(facts, met=weights_met(*data, (least,), pairs.few_classes)[least])
 
 
 def plan_full_passes(choice: Choice, points: Points) -> Planned:

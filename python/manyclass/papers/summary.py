@@ -302,14 +302,7 @@ def compare(
         PaperFigure(figure, data, method, _values_of(group, quantities), group)
         for (data, method), group in groups.items()
     ]
-    published = published_values(records[0]["experiment"], figure) if records else {}
-    theirs = [published.get((row.data, row.method), {}) for row in rows]
-    columns: dict[str, list[Cell]] = {"data": [row.data for row in rows], "method": [row.method for row in rows]}
-    for words in dict.fromkeys((*quantities, *itertools.chain.from_iterable(theirs))):
-        if words in quantities:
-            columns[words] = [row.values.get(words) for row in rows]
-        if any(words in known for known in theirs):
-            columns[f"{words}, paper".removeprefix(", ")] = [known.get(words) for known in theirs]
+    columns = _beside_published(rows, published_values(records[0]["experiment"], figure) if records else {}, quantities)
     first = next(iter(quantities.values()))
     spreads = [spread([value_of(runs, first) for runs in by_key(row.records, "seed").values()]) for row in rows]
     if any(spreads):
@@ -317,6 +310,20 @@ def compare(
     if rows:
         yield Table(name, caption, tuple(columns), [*zip(*columns.values(), strict=True)], what_ran(records))
     yield from rows
+
+
+def _beside_published(
+    rows: Sequence[PaperFigure], published: Mapping[Any, Mapping[str, Cell]], quantities: Mapping[str, Quantity]
+) -> dict[str, list[Cell]]:
+    """Return the columns of a table: data, method, and each quantity of ours beside the published one."""
+    theirs = [published.get((row.data, row.method), {}) for row in rows]
+    columns: dict[str, list[Cell]] = {"data": [row.data for row in rows], "method": [row.method for row in rows]}
+    for words in dict.fromkeys((*quantities, *itertools.chain.from_iterable(theirs))):
+        if words in quantities:
+            columns[words] = [row.values.get(words) for row in rows]
+        if any(words in known for known in theirs):
+            columns[f"{words}, paper".removeprefix(", ")] = [known.get(words) for known in theirs]
+    return columns
 
 
 def _values_of(records: Records, quantities: Mapping[str, Quantity]) -> dict[str, Cell]:
