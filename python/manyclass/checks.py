@@ -121,6 +121,7 @@ def is_number(value: Any) -> bool:
 
 def shown(value: Any) -> str:
     """Return a value as a message repeats it; Python refuses to write integers of thousands of digits."""
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return repr(value)

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from manyclass.checks import outer_level
+from manyclass.checks import outer_level, shown
 from manyclass.weights.arrays import Ids
 
 Unseen = Literal["drop", "error"]
@@ -399,7 +399,7 @@ def unseen_error(labels: NDArray[Any], positions: Ids, name: str) -> ValueError:
     """The error that says which labels have no position."""
     unseen, _ = _distinct(labels[positions < 0], name)
     return ValueError(
-        f"{name} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
+        f"{name} has {len(unseen)} labels unseen in fit, among them {shown(unseen[0])}; drop those points "
         "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
     )
 

@@ -423,7 +423,7 @@ def test_labels_keep_their_identity(labels):
             {"available": ([0, 1, 2, 3], [0, 2**32 + 1, 1])},
             r"row 1 of available has 4294967297; it must be an integer in \[0, 1\]",
         ),
-        ({"available": ([0, 1, 2, 3], [0, 1.7, 1])}, r"available has 0.0; it must be an integer in \[0, 1\]"),
+        ({"available": ([0, 1, 2, 3], [0, 1.7, 1])}, r"available has 1.7; it must be an integer in \[0, 1\]"),
         ({"available": (1, 2)}, r"available is \(1, 2\); a tuple must be lists \(indptr, alternatives\)"),
         ({"available": ([0, 2, 1, 3], [0, 1, 1])}, "indptr that does not begin n_rows = 3 lists"),
         ({"X": np.zeros((0, 1)), "chosen": None}, "the data have no rows"),

@@ -354,7 +354,7 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
             ("predict", model, tmp_path / "wide_binary"),
             r".*/wide_binary, .* has rows of 900 features; .* on rows of 8 features",
         ),
-        (("evaluate", data, data), r".*/data.txt is not a safetensors file, or it is truncated: .*"),
+        (("evaluate", data, data), r".*/data.txt is not a safetensors file, or it is truncated"),
         (("evaluate", tmp_path / "wide_binary", data), r".*/wide_binary is not a model of manyclass: .*"),
         (("info", tmp_path / "gone"), r".*/gone: No such file or directory"),
         (("demo", "--n-classes", "1"), r"n_classes is 1; .*"),

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
+from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named, shown
 from manyclass.choice.drawn import MOST_PASSES, fit_drawn
 from manyclass.choice.files import (
     FORMAT,
@@ -400,7 +400,7 @@ class ChoiceClassifier(FittedChoiceModel):
         labels, weights = as_labels(y), None if sample_weight is None else np.asarray(sample_weight)
         alternatives = np.unique(labels)
         if len(alternatives) < 2:
-            raise ValueError(f"y has one class, {alternatives[0]!r}; it must have at least two")
+            raise ValueError(f"y has one class, {shown(alternatives[0])}; it must have at least two")
         names = getattr(self, "feature_names_in_", None)
         return choice_sets(alternatives=alternatives, X=X, chosen=labels, sample_weight=weights, chooser_names=names)
 

@@ -609,8 +609,9 @@ def _list_available(available: Any, n: int, k: int) -> Any:
     if isinstance(available, tuple):
         indptr, ids = map(np.asarray, available)
         for name, values, most in (("the indptr of available", indptr, len(ids)), ("available", ids, k - 1)):
-            is_right = (values >= 0) & (values <= most) & (values.dtype.kind in "iu")
+            is_right = (values >= 0) & (values <= most) & (values == np.floor(values))
             check_cells(name, values, is_right, f"; it must be an integer in [0, {most}]")
+        indptr, ids = indptr.astype(np.int64), ids.astype(np.int64)
         if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
             raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
     else:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import join_lists
+from manyclass.checks import join_lists, shown
 from manyclass.labels import as_labels, check_kind, columns_of_classes, find_positions, join_labels
 from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix
 
@@ -50,14 +50,17 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
         if pattern.shape != shape:
             raise ValueError(f"exclude has shape {pattern.shape}; it must be {shape}: rows of X by classes")
         if not sp.issparse(pattern) and not np.isin(pattern, (0, 1)).all():
+            cell = shown(pattern[~np.isin(pattern, (0, 1))][0])
             raise ValueError(
-                f"exclude has shape {shape}, that of an indicator matrix, and holds "
-                f"{pattern[~np.isin(pattern, (0, 1))][0]!r}; it must hold 0 and 1, or be a list of arrays of labels"
+                f"exclude has shape {shape}, that of an indicator matrix, and holds {cell}; it must hold 0 and 1, or "
+                "be a list of arrays of labels"
             )
         matrix = sp.csr_array(pattern, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         return np.asarray(matrix.indptr, dtype=np.int64), np.asarray(matrix.indices, dtype=np.int32)
+    if not hasattr(exclude, "__len__"):
+        raise TypeError(f"exclude is {exclude!r}; it must be 'seen', a list of labels for each row, or a 0/1 matrix")
     if len(exclude) != n_rows:
         raise ValueError(f"exclude has {len(exclude)} lists of labels; X has {n_rows} rows")
     lists = list(map(as_labels, exclude))
@@ -87,7 +90,7 @@ def seen_in(x: Matrix, classes: NDArray[Any], names: NDArray[Any] | None, n_feat
     if columns is None or not (columns >= 0).any():
         raise ValueError(
             "exclude is 'seen', which needs classes that are columns of X, by their numbers or names; "
-            + ("the model has hashed its columns" if hashed else f"none is, such as {classes[0]!r}")
+            + ("the model has hashed its columns" if hashed else f"none is, such as {shown(classes[0])}")
             + ": give lists of labels"
         )
     place = np.full(n_features, -1)

@@ -18,7 +18,7 @@ from dask.delayed import Delayed
 from distributed import Client, Future, futures_of
 from numpy.typing import NDArray
 
-from manyclass.checks import check_choice
+from manyclass.checks import check_choice, shown
 from manyclass.choosing.costs import Facts, Planned
 from manyclass.choosing.plans import linear_model
 from manyclass.choosing.recipes import Choice, steps_by_batches
@@ -353,7 +353,7 @@ def whole_of(
     classes = all_classes([classes_of_worker for classes_of_worker, _ in counted])
     n, class_weight = len(classes), planner.parameters["class_weight"]
     if n < 2:
-        raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
+        raise ValueError(f"y has one class, {shown(classes[0])}; at least two classes are needed")
     numbers, factors = np.zeros((2, 2, n)), None
     for classes_of_worker, numbers_of_worker in counted:
         numbers[..., find_positions(classes_of_worker, classes, "y")] += numbers_of_worker

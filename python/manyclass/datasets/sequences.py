@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
-from manyclass.checks import Setting, check_number
+from manyclass.checks import Setting, check_number, shown
 from manyclass.datasets.csr import csr_from_core
 from manyclass.help_lines import storing
 from manyclass.labels import as_labels, checked_labels, find_positions, join_labels, sorted_classes, written
@@ -414,7 +414,7 @@ def read_times(times: ArrayLike, name: str = "times") -> NDArray[Any]:
     is_bad = ~np.isfinite(array) if array.dtype.kind in "iufmM" else np.ones(array.shape, dtype=bool)
     if is_bad.any():
         place = int(np.argmax(is_bad))
-        raise ValueError(f"{name}[{place}] is {array[place]!r}; {RULE}")
+        raise ValueError(f"{name}[{place}] is {shown(array[place])}; {RULE}")
     return array
 
 

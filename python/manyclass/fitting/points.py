@@ -179,9 +179,8 @@ def _with_labels(y: Any, labels: Any) -> Any:
     if not is_indicator(y):
         labels_of_rows, labels_of_texts = as_labels(y), as_labels(labels)
         if (labels_of_rows.dtype.kind in "UO") != (labels_of_texts.dtype.kind in "UO"):
-            raise ValueError(
-                f"class_text has {labels_of_texts[0]!r}, y has {labels_of_rows[0]!r}; both must be of one kind"
-            )
+            pair = f"class_text has {shown(labels_of_texts[0])}, y has {shown(labels_of_rows[0])}"
+            raise ValueError(f"{pair}; both must be of one kind")
         return np.concatenate([labels_of_rows, labels_of_texts])
     columns = as_labels(y.columns) if hasattr(y, "columns") else np.arange(np.shape(y)[1])
     order = np.argsort(columns)
@@ -322,7 +321,9 @@ def _class_weights(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> 
     if not known.all() and len(np.unique(position[known])) < len(labels):
         unknown = sorted(repr(label) for label, is_known in zip(class_weight, known, strict=True) if not is_known)
         reason = "which y does not have, while other labels have none"
-        raise ValueError(f"class_weight has a weight for {', '.join(unknown[:5])}, {reason}, such as {labels[0]!r}")
+        raise ValueError(
+            f"class_weight has a weight for {', '.join(unknown[:5])}, {reason}, such as {shown(labels[0])}"
+        )
     return weights
 
 
@@ -448,7 +449,7 @@ def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Point
         return points
     fault = "no two groups that have a class in common"
     if len(set(ids_of_rows)) == 1:
-        fault = f"one group, {as_labels(groups)[counting_rows[0]]!r}"
+        fault = f"one group, {shown(as_labels(groups)[counting_rows[0]])}"
     raise ValueError(f"groups has {fault}; whole groups are held out: give others, or leave it None")
 
 
@@ -482,7 +483,7 @@ def _one_label(
         classes, labels = sorted_classes(classes[labels[counting_rows]], known)
     if len(classes) < 2 and not is_part:
         where = "" if rows is None else " in rows whose weight is above 0"
-        raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
+        raise ValueError(f"y has one class, {shown(classes[0])}{where}; at least two classes are needed")
     return Labels.single(labels.astype(np.int32)), classes, rows, weights
 
 
@@ -601,14 +602,14 @@ def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
     in_order = y.iloc[:, np.argsort(order)]
     if classes is None:
         if not np.array_equal(order, np.arange(len(order))):
-            order_in_words = f"the first one is {names[0]!r} instead of {y.columns[0]!r}"
+            order_in_words = f"the first one is {shown(names[0])} instead of {shown(y.columns[0])}"
             warn_user(f"the columns of y are sorted by their names, as classes are: {order_in_words}", UserWarning)
         return in_order, names
     if len(names) == len(classes) and np.array_equal(names, classes):
         return in_order, names
     if classes.dtype.kind in "OU" and names.dtype.kind in "OU":
         other = [name for name in names.tolist() if name not in set(classes.tolist())] or names.tolist()
-        raise ValueError(f"y has a column {other[0]!r}; the columns must be the model's {len(classes)} classes")
+        raise ValueError(f"y has a column {shown(other[0])}; the columns must be the model's {len(classes)} classes")
     return y, names
 
 

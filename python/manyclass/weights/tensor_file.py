@@ -225,7 +225,7 @@ def open_tensors(path: PathLike) -> TensorFile:
             with safe_open(name, framework="numpy") as checked:
                 metadata = dict(checked.metadata() or {})
         except SafetensorError as error:
-            raise ValueError(f"{name} is not a safetensors file, or it is truncated: {error}") from error
+            raise ValueError(f"{name} is not a safetensors file, or it is truncated") from error
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))
     header.pop("__metadata__", None)
