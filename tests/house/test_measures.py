@@ -28,11 +28,11 @@ from manyclass.metrics import recall_at_k
 
 MOST_FLOORS = 13  # counted by file
 # Of code. The layer is to come down to 25,000 lines: its number may fall, and not rise.
-MOST_LINES = {"the Python layer": 27_400, "a folder of it": 3_550, "the core": 29_500}
+MOST_LINES = {"the Python layer": 25_000, "a folder of it": 3_500, "the core": 29_500}
 MOST_VAGUE = 0.02  # of all bindings
 # Files that a call enters, and functions of the package that wait for each other. A fit and a call of partial_fit are
 # to come down to 25 files: these may fall, too.
-MOST_FILES = {"fit": 27, "partial_fit": 24, "predict": 7}
+MOST_FILES = {"fit": 25, "partial_fit": 24, "predict": 7}
 MOST_DEPTH = {"fit": 30, "partial_fit": 22, "predict": 9}
 
 

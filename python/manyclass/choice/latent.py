@@ -30,7 +30,7 @@ from manyclass.choice.fitting import (
 from manyclass.choice.identification import MOST_FREE, identify_within_bounds
 from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.choice.sets import ChoiceSets
-from manyclass.help_lines import storing
+from manyclass.parts import storing
 from manyclass.weights.arrays import Doubles
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from manyclass.choice.fitting import (
 )
 from manyclass.choice.identification import find_unidentified, hold_constant, invert_information
 from manyclass.choice.mixture import ChoiceMixture, MixtureState
-from manyclass.help_lines import storing
+from manyclass.parts import storing
 from manyclass.weights.arrays import Doubles
 
 MOST_DRAWS = 1 << 27  # numbers that are made once and kept: 512 MB

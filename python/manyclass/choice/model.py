@@ -46,8 +46,8 @@ from manyclass.choice.identification import (
 )
 from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
-from manyclass.help_lines import hinting, storing
 from manyclass.labels import as_labels, checked_labels
+from manyclass.parts import hinting, storing
 from manyclass.registry import names
 from manyclass.training.passes import warn_user
 from manyclass.weights.arrays import Doubles

@@ -14,8 +14,7 @@ from manyclass.classifiers.exclusion import Exclude
 from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import MarginPlanner
 from manyclass.fitting.streams import Parts
-from manyclass.help_lines import hinting, storing
-from manyclass.parts import Part
+from manyclass.parts import Part, hinting, storing
 from manyclass.training.state import ClassWeight, State
 from manyclass.weights.arrays import Data, Floats, Ids, Matrix
 

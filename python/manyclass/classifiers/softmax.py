@@ -19,9 +19,8 @@ from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import SoftmaxPlanner
 from manyclass.fitting.points import times_class_weight
 from manyclass.fitting.streams import Parts
-from manyclass.help_lines import hinting, storing
 from manyclass.labels import labels_by_row, positions_of
-from manyclass.parts import Part
+from manyclass.parts import Part, hinting, storing
 from manyclass.protocols import ClassText
 from manyclass.training.plan import Labels
 from manyclass.training.state import ClassWeight, counting, normalized, one_a_label, raw_weights, taken

@@ -14,9 +14,8 @@ from manyclass.classifiers.base import LinearClassifier
 from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.fitting.streams import Parts
-from manyclass.help_lines import hinting, storing
 from manyclass.labels import labels_by_row, positions_of
-from manyclass.parts import Parameters, Part
+from manyclass.parts import Parameters, Part, hinting, storing
 from manyclass.training.state import ClassWeight, State
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 

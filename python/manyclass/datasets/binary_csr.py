@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from manyclass.checks import check_number
-from manyclass.datasets.csr import csr_from_core, require_csr
+from manyclass.datasets.csr import require_csr
 from manyclass.datasets.inputs import Input, Layout, RowSource, check_columns
+from manyclass.weights.arrays import csr_from_core
 from manyclass.weights.tensor_file import TensorFile, check_regular, open_tensors, write_tensors
 
 _FORMAT = "manyclass csr 1"

@@ -6,19 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
-
-def csr_from_core(
-    data: NDArray[Any], indices: NDArray[np.int32], indptr: NDArray[np.int64], shape: tuple[int, int]
-) -> sparse.csr_array:
-    """Return a SciPy matrix over the arrays; only indptr is copied.
-
-    SciPy wants one type for both index arrays, and widens the indices if indptr is wider.
-    """
-    small = len(indices) <= np.iinfo(np.int32).max
-    return sparse.csr_array((data, indices, indptr.astype(np.int32) if small else indptr), shape=shape)
+from manyclass.weights.arrays import csr_from_core
 
 
 def indicator(labels: Sequence[Collection[int]], n_labels: int) -> sparse.csr_array:

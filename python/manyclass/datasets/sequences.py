@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass.checks import Setting, check_number, shown
-from manyclass.datasets.csr import csr_from_core
-from manyclass.help_lines import storing
 from manyclass.labels import as_labels, checked_labels, find_positions, join_labels, sorted_classes, written
+from manyclass.parts import storing
 from manyclass.protocols import TrainingRows
+from manyclass.weights.arrays import csr_from_core
 
 Ids = NDArray[np.int32]
 Decay = float | Literal["auto"]

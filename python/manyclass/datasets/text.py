@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_flag, check_number, is_texts, lazy_property, outer_level
-from manyclass.help_lines import storing
+from manyclass.parts import storing
 from manyclass.protocols import TrainingRows
 
 # Letters of scripts that put no blanks between words: Thai to Myanmar, Khmer, and Japanese and Chinese.

@@ -18,7 +18,7 @@ from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
 from manyclass.compressed import LONGEST_LINE, SUFFIXES, is_compressed
 from manyclass.datasets.binary_csr import read_matrices, write_matrices
-from manyclass.datasets.csr import csr_from_core, joined_rows
+from manyclass.datasets.csr import joined_rows
 from manyclass.datasets.inputs import MOST_COLUMNS, Header, Input, Layout, RowSource, check_columns
 from manyclass.datasets.label_words import Words
 from manyclass.datasets.preprocessing import (
@@ -29,6 +29,7 @@ from manyclass.datasets.preprocessing import (
     scale_by_max,
     truncate_features,
 )
+from manyclass.weights.arrays import csr_from_core
 
 Matrices = tuple[sparse.csr_array, sparse.csr_array]
 WordRows = tuple[sparse.csr_array, Words]

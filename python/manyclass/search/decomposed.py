@@ -8,7 +8,7 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
-from manyclass.help_lines import storing
+from manyclass.parts import storing
 from manyclass.search.clustered import ApproximateLosses, ClusteredRows, Labels, Rows
 from manyclass.weights.arrays import Floats, Ids
 

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.help_lines import storing
+from manyclass.parts import storing
 from manyclass.search.clustered import ApproximateLosses, ClusteredRows, Exclude, Labels, Rows, fewest_probes
 from manyclass.weights.arrays import Floats, Ids
 

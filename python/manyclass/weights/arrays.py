@@ -498,3 +498,14 @@ class StoredWeights:
 
     def _coded(self, name: str) -> Codes:
         return Codes(getattr(self, name), (self.codes or {}).get(name, NO_FLOATS))
+
+
+def csr_from_core(
+    data: NDArray[Any], indices: NDArray[np.int32], indptr: NDArray[np.int64], shape: tuple[int, int]
+) -> sp.csr_array:
+    """Return a SciPy matrix over the arrays; only indptr is copied.
+
+    SciPy wants one type for both index arrays, and widens the indices if indptr is wider.
+    """
+    small = len(indices) <= np.iinfo(np.int32).max
+    return sp.csr_array((data, indices, indptr.astype(np.int32) if small else indptr), shape=shape)

@@ -42,8 +42,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from, seed_from, set_named
 from manyclass.compressed import split_words
-from manyclass.help_lines import hinting, storing
-from manyclass.parts import Parameters
+from manyclass.parts import Parameters, hinting, storing
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.weights.arrays import aligned_zeros, padded
 from manyclass.weights.tensor_file import PathLike
