@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manyclass import DecomposedIndex, SkipGram, SphericalClusterIndex, models, samplers, solvers
-from manyclass.parts import Part, Setting
+from manyclass.parts import Setting
 from manyclass.words import objectives
 
 PARTS: dict[str, Mapping[str, type]] = {
@@ -106,11 +106,7 @@ def of_setting(rng: np.random.Generator, setting: Setting) -> Any:
 
 def part(rng: np.random.Generator, made: type) -> Any:
     """A part or an objective with some of its parameters drawn."""
-    if issubclass(made, Part) and not issubclass(made, objectives.Objective):  # whose parameters are no settings
-        drawn = {s.name: of_setting(rng, s) for s in made.settings if rng.random() > SHARE_DEFAULT}
-        return made(**drawn)
-    names = list(objectives.own_parameters(made))
-    return made(**of_constructor(rng, made, [name for name in names if rng.random() > SHARE_DEFAULT]))
+    return made(**{s.name: of_setting(rng, s) for s in made.settings if rng.random() > SHARE_DEFAULT})
 
 
 def index(rng: np.random.Generator) -> SphericalClusterIndex | DecomposedIndex:

@@ -124,7 +124,7 @@ def test_a_linear_model_has_one_run_and_one_label_a_scale_too(seed):
 def test_it_is_refused_where_it_has_no_meaning(seed):
     X, Y = data(seed)
     check_supported = pytest.importorskip("manyclass.dask.classifiers").check_supported
-    with pytest.raises(ValueError, match="reduction is 'margin', which is not there on a cluster"):
+    with pytest.raises(ValueError, match="reduction is 'margin'; on a cluster it must not be 'margin'"):
         check_supported(planner_of(softmax(model="linear", dim="auto")))
     with pytest.raises(ValueError, match="reduction is 'margin'; it must be"):
         SoftmaxClassifier(solver=Implicit(reduction="margin")).fit(X, Y)

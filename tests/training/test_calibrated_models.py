@@ -296,7 +296,10 @@ def test_rows_without_weight_are_not_held_out(seed):
     [
         (SoftmaxClassifier(calibration="temprature"), r"must be one of 'temperature' \(did you mean 'temperature'\?\)"),
         (MarginClassifier(calibration=True), "calibration is True; it must be one of 'temperature'"),
-        (AugmentReduceClassifier(posterior="gaussian", alpha=0.1, calibration="temperature"), "leave it None"),
+        (
+            AugmentReduceClassifier(posterior="gaussian", alpha=0.1, calibration="temperature"),
+            "leave it None or 'auto'",
+        ),
     ],
 )
 def test_what_cannot_be_calibrated_is_refused(model, message):

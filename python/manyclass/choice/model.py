@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -155,6 +155,16 @@ class ChoiceClassifier(FittedChoiceModel):
     """
 
     set_params = set_named
+
+    hints: ClassVar = {
+        **dict.fromkeys(("callback", "callbacks"), "verbose=1 prints the loss of each iteration or pass"),
+        **dict.fromkeys(
+            ("eval_set", "early_stopping", "validation_data"),
+            "a choice model is fitted to the maximum of its likelihood, which standard errors need",
+        ),
+        **dict.fromkeys(("C", "penalty"), "alpha is the ridge per row of each part"),
+        "avail": "choice_sets(available=...) says which alternatives there are",
+    }
 
     @storing
     def __init__(

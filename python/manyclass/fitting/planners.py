@@ -404,7 +404,8 @@ class UtilityPlanner(Planner):
             raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {noise!r}")
         if posterior is not None and is_composed(parameters):
             name = "calibration" if parameters["n_models"] == 1 else "n_models"
-            raise ValueError(f"{name} is {parameters[name]!r}; with posterior='gaussian' leave it open")
+            with_draws = "with posterior='gaussian', which averages over W, leave it None or 'auto'"
+            raise ValueError(f"{name} is {parameters[name]!r}; {with_draws}")
         return chosen
 
     def run(self, points: Points, watch: Watch, first: First) -> State:
