@@ -141,6 +141,17 @@ def pytest_itemcollected(item):
     item.add_marker(pytest.mark.benchmark(timer=CLOCK))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip what reads real data where there are none, with the sentence of what is missing."""
+    try:
+        return (yield)
+    except FileNotFoundError as error:
+        if "MANYCLASS_DATA is not set" not in str(error):
+            raise
+        pytest.skip(str(error))
+
+
 def shown(value):
     """A figure as the last lines of a run have it."""
     if isinstance(value, dict):
