@@ -143,8 +143,9 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
     """Train on points that have labels, but for those that tell shares; the curve is that of weights on pairs.
 
     1. Rows are held out.
-    2. Members are trained: embeddings, margins, a linear model, further runs of embeddings and, last, weights on pairs.
-       One that has no share beside those before it after a tenth of its passes ends there. Embeddings whose share is
+    2. Members are trained: unbiased embeddings, embeddings by margins, margins, a linear model, further runs of
+       embeddings and, last, weights on pairs. One that has no share beside those before it after a tenth of its passes
+       ends there, but for unbiased embeddings. Embeddings whose share is
        less than half of the largest have one run. A run whose scores the rows held out want smaller is followed by one
        with a ridge.
     3. Counts of rows give closed forms of weights on pairs.
@@ -244,7 +245,7 @@ class _Training:
         runs = dict(zip([name for name in plan.members if name.startswith(EMBEDDINGS)], plan.embeddings, strict=True))
         firsts = {run.loss: name for name, run in reversed(runs.items())}
         more = {name: run for name, run in runs.items() if name not in firsts.values()}
-        goes_on = all(self._add_run(plan, name, runs[name]) for name in reversed(firsts.values()))
+        goes_on = all(self._add_run(plan, name, runs[name]) for name in firsts.values())
         complete = goes_on or len(self.in_order) > 1
         if goes_on and len(self._split.held_out):
             linear = {"margins": plan.margins, "linear": plan.linear}
@@ -273,15 +274,18 @@ class _Training:
         return blend.best_shares([*(member.scores for member in self.in_order), *scores], self._scored)
 
     def _has_share(self, scores: Floats) -> bool:
-        """Whether scores of rows held out have a share beside the members that there are."""
+        """Whether scores of rows held out have a share beside the members that there are, as the sum keeps members."""
         factor, _ = blend.best_factor_of(scores, self._scored, self._loss)
-        return bool(self._shares(scores * np.float32(factor))[-1] > 0)
+        shares = self._shares(scores * np.float32(factor))
+        return bool(shares[-1] > 0 and shares[-1] >= FIGURES.LEAST_SHARE * shares.max())
 
     def _add(self, name: str, plan: MemberPlan) -> bool:
         """Train a member; return whether no callback, interrupt or clock has ended it."""
         begin, watch, check = time.process_time(), self._watch_of(name), None
         n_first = math.ceil(FIGURES.FIRST_PASSES * plan.max_iter)
-        may_end = len(self._split.held_out) > 0 and not name.startswith(EMBEDDINGS) and watch.validation is None
+        is_ranking = getattr(plan, "loss", "") == blend.MARGIN  # of the embeddings those by margins may end
+        may_end = len(self._split.held_out) > 0 and (is_ranking or not name.startswith(EMBEDDINGS))
+        may_end = may_end and watch.validation is None
         if self.in_order and may_end:
             check = _Check(watch.callback, self._has_share, self._scored.x, n_first)
             watch = replace(watch, callback=check)
