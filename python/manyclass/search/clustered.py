@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -506,8 +507,9 @@ class ClusteredRows(BaseEstimator):
             check_is_fitted(self, "_index")
         return self._index
 
+    @abstractmethod
     def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
-        raise NotImplementedError
+        """Return the core's index over rows in clusters; without labels each row goes to the nearest centroid."""
 
     def _build(self, rows: Floats, centers: Floats, labels: Ids) -> None:
         self._index = self._core_index(rows, centers, labels)
