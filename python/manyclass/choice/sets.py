@@ -187,7 +187,7 @@ class ChoiceSets:
         rows : array-like of int or bool
             Their positions, or a mask of all.
         lists : ChoiceLists, optional
-            Those of these rows; without, the ones that they have.
+            The alternatives that these rows may choose from, with their features; None: those of the sets.
         """
         positions = np.arange(self.n_rows)[np.asarray(rows)]
         names = ("X", "chosen", "persons", "sample_weight", "origin")
