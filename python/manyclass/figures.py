@@ -421,6 +421,9 @@ class Figures:
     VALUES_AS_COLUMNS: float = 2.5  # columns of embeddings that a stored value of sparse rows costs as much as
     HIDDEN_VALUE: tuple[float, float] = (1e-4, 5e-5)  # of a hidden layer's value and column; what batches save
     SECONDS_PER_SCORED: float = 2.5e-11  # of a value of X and a class, where all are scored
+    # Columns of X, and columns for each value stored, from which on only those that rows use have weights. Arrays with
+    # a number for each column are below these no larger than X, or take .02 s.
+    USED_COLUMNS: tuple[int, int] = (1 << 22, 4)
     FITS_ANYWHERE: int = 256 << 20  # bytes for which the system is not asked what memory there is
 
     MOST_MEMORY: float = math.inf  # bytes of the machine's memory that a model may take

@@ -130,7 +130,8 @@ class LabelClassifier(LinearClassifier):
     @property
     def embedding_(self) -> Floats:
         """Embeddings of the features, (n_features, dim), float32, a view; AttributeError without them."""
-        return _embedded(self._weights).embedding
+        embedding: Floats = self._fitted.by_column(_embedded(self._weights).embedding, axis=0)
+        return embedding
 
     def embed(self, X: Data) -> Floats:
         """Return the hidden layer of rows, their summed embeddings, (n_samples, dim), float32, where there is one."""

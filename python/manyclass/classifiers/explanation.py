@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from manyclass.checks import as_csr
 from manyclass.training.state import State
 from manyclass.weights.arrays import Doubles, Matrix
+from manyclass.weights.hashing import UsedColumns
 
 
 class Explanation(NamedTuple):
@@ -58,6 +59,8 @@ def names_of(state: State) -> NDArray[Any]:
     ValueError
         If features are hashed, so that several share their weights.
     """
+    if isinstance(state.hashing, UsedColumns):
+        return state.hashing.ids
     if state.hashing is not None:
         raise ValueError(
             f"the model has hashed its features onto {state.hashing.n_rows} rows of weights, which several share; fit "

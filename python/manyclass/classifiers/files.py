@@ -31,7 +31,7 @@ from manyclass.training.state import (
 )
 from manyclass.weights.arrays import is_finite
 from manyclass.weights.files import described, read_weights, weight_tensors
-from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.hashing import FeatureHash, UsedColumns
 from manyclass.weights.saved_labels import decode_labels, encode_labels
 from manyclass.weights.tensor_file import (
     PathLike,
@@ -49,6 +49,7 @@ from manyclass.weights.tensor_file import (
 from manyclass.weights.weights import Weights
 
 FORMAT = "manyclass model"
+COLUMNS = "used_columns"  # of X that have weights, where the others have none
 # 3: weights are compressed; those of other files are not, and they stay of version 2. Version 1, whose parameters all
 # stood on the estimator, is read no more.
 FORMAT_VERSION, OLDEST_VERSION = 3, 2
@@ -148,11 +149,12 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
         "history": history,
         "labels": labels | described(state.weights)[1],
         "automatic": automatic,
-        "hashing": state.hashing and asdict(state.hashing),
+        "hashing": asdict(state.hashing) if isinstance(state.hashing, FeatureHash) else None,
         "sets": [asdict(rule) for rule in state.sets],
         "calibration": state.calibration and asdict(state.calibration),
     }
     arrays = {"class_count": state.counts, **arrays}
+    arrays |= {COLUMNS: state.hashing.ids} if isinstance(state.hashing, UsedColumns) else {}
     arrays |= {} if state.squares is None else state.squares.saved()
     arrays |= {} if state.variances is None else {"variances": state.variances}
     return {name: value for name, value in description.items() if value}, arrays
@@ -179,7 +181,9 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
     names = None
     if "feature_names.text" in file.entries:
         names = decode_text(file, "feature_names", n_features_in).astype(object)
-    hashing = FeatureHash.decoded(info["hashing"]) if "hashing" in info else None
+    hashing: FeatureHash | UsedColumns | None = FeatureHash.decoded(info["hashing"]) if "hashing" in info else None
+    if COLUMNS in file.entries:
+        hashing = _read_columns(file, n_features_in)
     n_features = n_features_in if hashing is None else hashing.n_rows
     weights = read_weights(file, info, len(classes), n_features, mmap)
     arrays = _read_beside_weights(file, weights, len(classes), n_features)
@@ -201,6 +205,15 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
     )
     warn_of_unread(file, info.keys() - _DESCRIBED)
     return info["class"], decode_parameters(dict(info["parameters"])), state
+
+
+def _read_columns(file: TensorFile, n_features: int) -> UsedColumns:
+    """The columns that have weights, of a model whose X was far wider than its rows."""
+    n_columns = file.entries[COLUMNS][1][0]
+    ids = file.read(checked(file, COLUMNS, np.int32, (n_columns,)))
+    if not n_columns or ids.min() < 0 or ids.max() >= n_features or len(np.unique(ids)) < n_columns:
+        raise ValueError(f"{COLUMNS!r} are not distinct columns of {n_features}")
+    return UsedColumns(ids)
 
 
 def _labels_of(description: Mapping[str, Any], n_classes: int) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
 from manyclass.training.core_training import summarize
 from manyclass.training.state import Calibration, State, checked_weights, weights_left
 from manyclass.weights.arrays import Best, Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights
 
@@ -94,8 +95,12 @@ class Answers(ClassifierMixin, BaseEstimator):
     n_features_in_: int = of_state("features.n", "Number of features.")
     loss_curve_: Doubles = of_state("curve", "The loss of each pass, (n_iter,), float64.")
     calibration_: Calibration | None = of_state("calibration", "How probabilities were calibrated, or None.")
-    coef_: Any = of_state("weights.coef", "Weights, (n_classes, n_features), float32; of pairs a csc_array.")
     intercept_: Floats = of_state("weights.intercept", "Intercepts, (n_classes,), float32.")
+
+    @property
+    def coef_(self) -> Any:
+        """Weights, (n_classes, n_features), float32; of pairs a csc_array."""
+        return self._fitted.by_column(self._weights.coef)
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
@@ -282,7 +287,8 @@ class Answers(ClassifierMixin, BaseEstimator):
             check_choice("exclude", exclude, ("seen",))
             encoder, history = state.encoder, cast(Any, X)
             is_history = encoder is not None and encoder.column_labels is not None and encoder.takes(X)
-            exclude = history if is_history else seen_in(x, state.classes, state.column_labels, state.features.n)
+            names, n = state.column_labels, state.features.n
+            exclude = history if is_history else seen_in(state.by_column(x), state.classes, names, n)
         if exclude is None:
             positions, values, std = best(x, int(k))
         else:
@@ -468,7 +474,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         state = self._fitted
         weights = state.weights
         layout = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": weights.dtype}
-        return layout if state.hashing is None else {**layout, "hashed_features": state.hashing.n_rows}
+        hashing = state.hashing
+        return {**layout, "hashed_features": hashing.n_rows} if isinstance(hashing, FeatureHash) else layout
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

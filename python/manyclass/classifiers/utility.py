@@ -221,7 +221,7 @@ class AugmentReduceClassifier(LinearClassifier):
         state = self._fitted
         if state.variances is None:
             raise AttributeError(f"coef_var_ needs posterior='gaussian'; it is {self.posterior!r}")
-        variances: Floats = replace(state.weights, matrix=state.variances).coef
+        variances: Floats = state.by_column(replace(state.weights, matrix=state.variances).coef)
         return variances
 
     def _log_probabilities(self, state: State, x: Matrix) -> Doubles:

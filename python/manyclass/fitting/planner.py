@@ -238,7 +238,7 @@ def warm_start_of(state: State, points: Points) -> Weights:
 
 def check_features(state: State, points: Points) -> None:
     """Raise ValueError where a fit that begins warm has another number of features than the model."""
-    if (n := points.x.shape[1]) != state.features.n:
+    if (n := points.features.n) != state.features.n:
         raise ValueError(f"warm_start is True and X has {n} features; the last fit had {state.features.n}")
 
 

@@ -45,7 +45,7 @@ from manyclass.training.state import (
     taken,
 )
 from manyclass.weights.arrays import NO_DOUBLES, Data, Doubles, Matrix
-from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.hashing import FeatureHash, UsedColumns
 from manyclass.weights.weights import FeatureScaling
 
 
@@ -236,12 +236,12 @@ def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
         rows = unconverted_rows(raw_rows, features.n)
         if rows is not None:
             return rows
-    noted = caller.noted(features if hashing is None else None)
-    x = checked_rows(noted, raw_rows, reset=hashing is not None)
-    if hashing is None:
-        return x
-    features.wider(Features.of(noted))  # which compares names
-    return hashing.apply(x)
+    is_hashed = isinstance(hashing, FeatureHash)
+    noted = caller.noted(None if is_hashed else features)
+    x = checked_rows(noted, raw_rows, reset=is_hashed)
+    if is_hashed:
+        features.wider(Features.of(noted))  # which compares names
+    return x if hashing is None else hashing.apply(x)
 
 
 # Weights by class
@@ -362,6 +362,8 @@ def points_of(
     several: bool,
     known: Known | None = None,
     encoder: Encoder | None = None,
+    state: State | None = None,
+    all_columns: bool = True,
 ) -> Points:
     """Check the data of a training.
 
@@ -381,6 +383,10 @@ def points_of(
     known : Known or None
     encoder : Encoder or None
         What has made X.
+    state : State or None
+        The model that a warm start begins at.
+    all_columns : bool, default=True
+        Whether each column of X has weights, or only those that rows use where these are few.
 
     Raises
     ------
@@ -394,7 +400,10 @@ def points_of(
         y, names = by_name(y, None if known is None else known.classes)
     if y is None:
         raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
+    before = state if known is None else known.state
     x, features, hashing = _rows_to_train(caller, X, known)
+    if not all_columns and encoder is None and features.names is None and hashing is None:
+        x, hashing = _in_used_columns(x, before)
     n_given: int = x.shape[0]
     y = y if indicator else labels_to_fit(y, n_given)
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
@@ -453,17 +462,27 @@ def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Point
     raise ValueError(f"groups has {fault}; whole groups are held out: give others, or leave it None")
 
 
-def _rows_to_train(caller: Caller, X: Any, known: Known | None) -> tuple[Matrix, Features, FeatureHash | None]:
+def _rows_to_train(
+    caller: Caller, X: Any, known: Known | None
+) -> tuple[Matrix, Features, FeatureHash | UsedColumns | None]:
     """Check rows, and hash their features where those of the model, or of a stream that begins, are."""
     state = None if known is None else known.state
     source = known if state is None else state
-    hashing = None if source is None else source.hashing
+    hashing = None if source is None or isinstance(source.hashing, UsedColumns) else source.hashing
     before = None if state is None or hashing is not None else state.features
     noted = caller.noted(before)
     x, features = checked_rows(noted, X, reset=before is None), Features.of(noted)
     if hashing is None:
         return x, features, None
     return hashing.apply(x), features if state is None else state.features.wider(features), hashing
+
+
+def _in_used_columns(x: Matrix, before: State | None) -> tuple[Matrix, UsedColumns | None]:
+    """Return rows of the columns that have weights, those of a model before included; x itself where all have."""
+    columns = UsedColumns.of(x) if before is None else before.hashing
+    if not isinstance(columns, UsedColumns):
+        return x, None
+    return (columns := columns.grown(x)).apply(x), columns
 
 
 # Labels of the rows that count, the classes, these rows, if they are not all, and their weights.
@@ -544,6 +563,7 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
         raise ValueError(f"eval_set is a {type(eval_set).__name__}; it must be a pair (X, y), one set of rows")
     X, y = eval_set
     x = checked_rows(caller.noted(points.features), as_rows(as_numbers(X, encoder)), reset=False)
+    x = x if points.hashing is None else points.hashing.apply(x)
     x = as_stored(x, sparse=isinstance(points.x, sp.csr_array))
     if not points.several:
         return x, Labels.single(positions_of(labels_by_row(y, x.shape[0]), points.classes, "y of eval_set"))

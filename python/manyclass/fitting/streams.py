@@ -311,7 +311,7 @@ def within_memory(
     n_classes = X.n_labels if labels is None else len(labels)
     assert n_classes is not None
     dim = _dim(parameters, state, several=is_sparse(y))
-    hashing = None if state is None else state.hashing
+    hashing = state.hashing if state is not None and isinstance(state.hashing, FeatureHash) else None
     n_features = X.n_features if hashing is None else hashing.n_rows
     row, stored = measured(rows_of_first, y)
     shape: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "dim": dim, "copies": copies}

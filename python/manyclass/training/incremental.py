@@ -76,6 +76,7 @@ from manyclass.training.state import (
     finite_floats,
 )
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix, Mixture
+from manyclass.weights.hashing import FeatureHash, UsedColumns
 from manyclass.weights.weights import Weights
 
 
@@ -374,7 +375,7 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
     """
     check_choice("new_features", new_features, ("error", "grow"))
     shape, n_before = np.shape(X), state.features.n
-    if state.hashing is not None or len(shape) != 2 or shape[1] <= n_before:
+    if isinstance(state.hashing, FeatureHash) or len(shape) != 2 or shape[1] <= n_before:
         return state
     n = shape[1]
     if new_features == "error":
@@ -386,12 +387,16 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
     if before is not None and names is not None and not np.array_equal(names[:n_before], before):
         j = int(np.flatnonzero(names[:n_before] != before)[0])
         raise ValueError(f"feature {j} of X is {names[j]!r}, and {before[j]!r} in the model, whose features come first")
-    return replace(
-        state,
-        weights=state.weights.widened(n),
-        squares=None if state.squares is None else state.squares.widened(n_before, n),
-        features=Features(n, None if before is None else names),  # names of some would say nothing of the others
-    )
+    wider = state if state.hashing is not None else state.widened(n)
+    return replace(wider, features=Features(n, None if before is None else names))  # of some would say nothing
+
+
+def with_columns_of(state: State | None, points: Points) -> State | None:
+    """Return a state with weights, which are 0, for columns that points have and no rows before them had."""
+    columns = points.hashing
+    if state is None or not isinstance(columns, UsedColumns) or columns is state.hashing:
+        return state
+    return replace(state.widened(columns.n_rows), hashing=columns)
 
 
 def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.intp], starts: Starts | None) -> None:

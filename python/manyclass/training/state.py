@@ -25,7 +25,7 @@ from manyclass.checks import as_csr, check_number, core_data
 from manyclass.labels import find_positions
 from manyclass.training.plan import GroupIds, Labels, ScoredRows, join_groups
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix
-from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.hashing import FeatureHash, UsedColumns
 from manyclass.weights.weights import FeatureScaling, Weights
 
 # A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
@@ -215,8 +215,8 @@ class Points:
         What the weights were divided by.
     n_given : int
         Rows of X.
-    hashing : FeatureHash or None
-        What x was hashed by.
+    hashing : FeatureHash, UsedColumns or None
+        What x was hashed by, or which columns of X it has.
     column_labels : ndarray of shape (n_features,) or None
         Labels or names of classes that columns may be.
     n_texts : int
@@ -235,7 +235,7 @@ class Points:
     rows: NDArray[np.int64] | None = None
     mean_weight: float = 1.0
     n_given: int = 0
-    hashing: FeatureHash | None = None
+    hashing: FeatureHash | UsedColumns | None = None
     column_labels: NDArray[Any] | None = None
     n_texts: int = 0
     groups: GroupIds | None = None
@@ -715,8 +715,8 @@ class State:
         Adagrad's sums.
     variances : ndarray or None
         The variances of a Gaussian posterior, stored as its means are.
-    hashing : FeatureHash or None
-        The hash of the features, where W would not fit into memory.
+    hashing : FeatureHash, UsedColumns or None
+        The hash of the features, where W would not fit into memory, or the columns that have weights; None: all have.
     calibration : Calibration or None
     several : bool
         Whether rows have several labels.
@@ -744,7 +744,7 @@ class State:
     curve: Doubles = field(default_factory=lambda: np.zeros(0))
     squares: Squares | None = None
     variances: Floats | None = None
-    hashing: FeatureHash | None = None
+    hashing: FeatureHash | UsedColumns | None = None
     calibration: Calibration | None = None
     several: bool = False
     sparse_labels: bool = False
@@ -790,6 +790,16 @@ class State:
     def n_classes(self) -> int:
         """K."""
         return len(self.classes)
+
+    def by_column(self, array: Any, axis: int = 1) -> Any:
+        """Return an array that has a place for each row of weights along an axis with one for each column of X."""
+        columns = self.hashing
+        return columns.spread(array, self.features.n, axis) if isinstance(columns, UsedColumns) else array
+
+    def widened(self, n: int) -> State:
+        """Return it with n features that have weights, those that are new 0."""
+        squares = None if self.squares is None else self.squares.widened(self.weights.n_features, n)
+        return replace(self, weights=self.weights.widened(n), squares=squares)
 
     def with_report(self, **fields: Any) -> State:
         """Return it with other fields of its report."""
