@@ -174,7 +174,7 @@ def fit(planner: Planner, state: State | None, data: Rows, options: Mapping[str,
         shape, fit_intercept = (points.n_classes, points.x.shape[1]), planner.parameters["fit_intercept"]
         start = asked_start(*arrays, shape, fit_intercept=fit_intercept, has_closed_form=planner.has_grid)
     evaluated = None if eval_set is None else evaluated_rows(planner.caller, points, encoder, eval_set)
-    first = First(with_columns_of(state, points), start, beside["candidates"], evaluated)
+    first = First(state and with_columns_of(state, points), start, beside["candidates"], evaluated)
     if checkpoints is not None:
         planner = _with_seed(planner, watch, points, beside)
     return replace(planner.labelled(*fit_runs(planner, points, watch, first)), encoder=encoder)
@@ -207,7 +207,9 @@ def _points_of_fit(
         (X, y, sample_weight, groups), encoder = encoded(raw_rows, vectorizer, before)
     # Callbacks and first weights have all columns.
     all_columns = any(options.get(name) is not None for name in ("callback", "coef_init", "intercept_init"))
-    points = planner.points(X, y, sample_weight, encoder=encoder, state=state, all_columns=all_columns)
+    points = planner.points(
+        X, y, sample_weight, encoder=encoder, state=state, all_columns=all_columns or encoder is not None
+    )
     points = grouped(points, groups, points.n_given - n_texts, by_user=options.get("groups") is None)
     if n_texts:  # but for those of classes whose weight is 0
         rows = np.arange(points.n_given) if points.rows is None else points.rows
@@ -393,7 +395,7 @@ def go_on(
         grows = encoder is not None and encoder is not state.encoder
         state = widened(state, X, "grow" if grows else new_features, planner.caller.name)
     known = Known(known_classes(state, classes), state, hashing)
-    points = planner.points(X, y, sample_weight, known=known, encoder=encoder, all_columns=False)
+    points = planner.points(X, y, sample_weight, known=known, encoder=encoder, all_columns=encoder is not None)
     state = with_columns_of(state, points)
     points = grouped(points, groups, points.n_given, by_user=True)
     if points.several and classes is not None and as_labels(classes).tolist() != points.classes.tolist():

@@ -386,7 +386,7 @@ def points_of(
     state : State or None
         The model that a warm start begins at.
     all_columns : bool, default=True
-        Whether each column of X has weights, or only those that rows use where these are few.
+        Whether each column of X has weights, or only those that rows use where these are few and have no names.
 
     Raises
     ------
@@ -400,10 +400,7 @@ def points_of(
         y, names = by_name(y, None if known is None else known.classes)
     if y is None:
         raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
-    before = state if known is None else known.state
-    x, features, hashing = _rows_to_train(caller, X, known)
-    if not all_columns and encoder is None and features.names is None and hashing is None:
-        x, hashing = _in_used_columns(x, before)
+    x, features, hashing = _rows_to_train(caller, X, known, state, all_columns)
     n_given: int = x.shape[0]
     y = y if indicator else labels_to_fit(y, n_given)
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
@@ -463,26 +460,29 @@ def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Point
 
 
 def _rows_to_train(
-    caller: Caller, X: Any, known: Known | None
+    caller: Caller, X: Any, known: Known | None, warm: State | None, all_columns: bool
 ) -> tuple[Matrix, Features, FeatureHash | UsedColumns | None]:
-    """Check rows, and hash their features where those of the model, or of a stream that begins, are."""
+    """Check rows, and hash their features where those of the model, or of a stream that begins, are.
+
+    Without `all_columns` rows of many have the columns that they use, those of the model first.
+    """
     state = None if known is None else known.state
     source = known if state is None else state
     hashing = None if source is None or isinstance(source.hashing, UsedColumns) else source.hashing
     before = None if state is None or hashing is not None else state.features
     noted = caller.noted(before)
     x, features = checked_rows(noted, X, reset=before is None), Features.of(noted)
-    if hashing is None:
-        return x, features, None
-    return hashing.apply(x), features if state is None else state.features.wider(features), hashing
-
-
-def _in_used_columns(x: Matrix, before: State | None) -> tuple[Matrix, UsedColumns | None]:
-    """Return rows of the columns that have weights, those of a model before included; x itself where all have."""
-    columns = UsedColumns.of(x) if before is None else before.hashing
+    if hashing is not None:
+        return hashing.apply(x), features if state is None else state.features.wider(features), hashing
+    model, columns, (least, times) = state or warm, None, FIGURES.USED_COLUMNS
+    if model is not None:
+        columns = model.hashing
+    elif isinstance(x, sp.csr_array) and x.shape[1] >= max(least, times * x.nnz) and features.names is None:
+        columns = None if all_columns else UsedColumns.of(x)
     if not isinstance(columns, UsedColumns):
-        return x, None
-    return (columns := columns.grown(x)).apply(x), columns
+        return x, features, None
+    columns = columns.grown(x)
+    return columns.apply(x), features, columns
 
 
 # Labels of the rows that count, the classes, these rows, if they are not all, and their weights.

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import as_csr, check_number, csr_parts
-from manyclass.figures import FIGURES
 from manyclass.weights.arrays import Ids, Matrix
 
 
@@ -61,11 +60,8 @@ class UsedColumns:
     ids: Ids
 
     @classmethod
-    def of(cls, x: Matrix) -> Self | None:
-        """Return the columns of rows; None where X is dense, or not so wide."""
-        least, times = FIGURES.USED_COLUMNS
-        if not isinstance(x, sp.csr_array) or x.shape[1] < max(least, times * x.nnz):
-            return None
+    def of(cls, x: sp.csr_array) -> Self:
+        """Return the columns of rows, one at least."""
         return cls(np.unique(x.indices).astype(np.int32) if x.nnz else np.zeros(1, np.int32))
 
     @property
