@@ -91,14 +91,6 @@ auto history_rows(std::span<const Index> items, std::span<const Offset> begins, 
   return std::tuple(array_of(rows.indptr), array_of(rows.indices), array_of(rows.data));
 }
 
-int decay_of(std::span<const Index> items, std::span<const Offset> starts, std::size_t n_last, std::size_t n_items,
-             std::span<const double> decays, std::size_t fewest_told, std::size_t most_told, std::size_t most_counted,
-             double shrinkage) {
-  return released([&] {
-    return best_decay(items, starts, n_last, n_items, decays, {fewest_told, most_told, most_counted, shrinkage});
-  });
-}
-
 auto softmax_draws(const Matrix<const Index>& patterns, double value, const Matrix<const double>& weights,
                    std::span<const Offset> pattern_of_row, std::span<const double> uniforms) {
   const PatternPool pool{patterns.data, patterns.width(), value, weights.data, weights.width()};
@@ -231,8 +223,6 @@ void bind_io(Module& m) {
       },
       "items"_a, "starts"_a, "n_first"_a);
   m.def("recency_rows", history_rows, "items"_a, "begins"_a, "ends"_a, "n_last"_a, "decay"_a);
-  m.def("best_decay", decay_of, "items"_a, "starts"_a, py::kw_only(), "n_last"_a, "n_items"_a, "decays"_a,
-        "fewest_told"_a, "most_told"_a, "most_counted"_a, "shrinkage"_a);
   m.def("draw_from_softmax", softmax_draws, "patterns"_a, "value"_a, "weights"_a, "pattern_of_row"_a, "uniforms"_a);
   m.def(
       "is_canonical",

@@ -1185,18 +1185,6 @@ def next_items(
 def recency_rows(
     items: NDArray[np.int32], begins: NDArray[np.int64], ends: NDArray[np.int64], n_last: int, decay: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
-def best_decay(
-    items: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    *,
-    n_last: int,
-    n_items: int,
-    decays: NDArray[np.float64],
-    fewest_told: int,
-    most_told: int,
-    most_counted: int,
-    shrinkage: float,
-) -> int: ...
 def draw_from_softmax(
     patterns: NDArray[np.int32],
     value: float,

@@ -246,6 +246,21 @@ class Figures:
     ROWS_OF_LONG: float = 5.0
     MOST_NEXT: int = 3
     MOST_TOGETHER: float = 0.1
+    # How much of a history counts: the lengths and decays that small embeddings try, from the first length and
+    # MEMORY_DECAY on; a longer memory must gain MEMORY_GAIN nats, as all rows cost more, be of use to MEMORY_LONGER of
+    # the rows, and leave them MEMORY_ENTRIES entries. Of 16, 32 and 64 columns, 1 to 6 passes, 32, 128 and 512 draws
+    # and 50,000 to 200,000 rows all take the same decay on toys-next. Planted decays of 2 and 1/2 of the last 10 and
+    # 200 items are found, where counts of what came after what took 1/2, and 1 or 3/2 (bench/decisions.md).
+    MEMORY_LENGTHS: tuple[int, ...] = (20, 60, 200, 600)
+    MEMORY_DECAYS: tuple[float, ...] = (0.0, 0.5, 1.0, 1.5, 2.0)
+    MEMORY_DECAY: float = 1.0
+    MEMORY_DIM: int = 32
+    MEMORY_ROWS: int = 100_000
+    MEMORY_TELLING: int = 2000
+    MEMORY_FEWEST: int = 25
+    MEMORY_GAIN: float = 0.01
+    MEMORY_LONGER: float = 0.05
+    MEMORY_ENTRIES: int = 1 << 27
     # The most and the fewest rows that are held out to find a temperature.
     CALIBRATION_ROWS: int = 4096
     LEAST_CALIBRATION_ROWS: int = 256

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from reference.histories import log_losses
 
-from manyclass import SoftmaxClassifier, _core, load, models
+from manyclass import SoftmaxClassifier, load, models
 from manyclass.datasets import SequenceEncoder
 from manyclass.metrics import coverage_at_k, mrr_at_k
 
@@ -61,46 +60,27 @@ def test_rows_and_next_items_are_those_of_the_definition(kind, n_last, decay, mi
     )
 
 
-@pytest.mark.parametrize("most_counted", [10**6, 150])
-def test_the_decay_has_the_least_log_loss_by_counts(most_counted, seed):
+@pytest.mark.parametrize(
+    ("memory", "length", "n_last", "decays"),
+    [(1, 8, 20, [1.5, 2.0]), (20, 8, 20, [0.0, 0.5]), (100, 100, 60, [0.0, 0.5])],
+)
+def test_the_memory_is_that_of_the_sequences(memory, length, n_last, decays, seed):
+    """Next items mostly follow the last item alone, or any of the last ones alike: the ends of what is tried."""
     rng = np.random.default_rng(seed)
-    starts = np.cumsum([0, *rng.integers(0, 9, size=120)])
-    codes = rng.integers(0, 11, size=starts[-1]).astype(np.int32)
-    codes[1:][rng.random(starts[-1] - 1) < 0.5] = 3  # so that some decays are better than others
-    decays = np.array([0.0, 0.7, 3.0])
-    n_told = min(40, int((np.diff(starts) >= 3).sum()) // 2)
-    losses = log_losses(codes, starts, 4, 11, decays, n_told, most_counted, 2.0)
-    found = [
-        _core.best_decay(
-            codes,
-            starts,
-            n_last=4,
-            n_items=11,
-            decays=decays[order],
-            fewest_told=5,
-            most_told=40,
-            most_counted=most_counted,
-            shrinkage=2.0,
-        )
-        for order in (np.arange(3), np.arange(3)[::-1].copy())
-    ]
-    assert found[0] == int(np.argmin(losses))
-    assert 2 - found[1] == found[0]
-
-
-@pytest.mark.parametrize(("memory", "decays"), [(1, [2.0]), (20, [0.0, 0.5])])
-def test_the_decay_is_that_of_the_sequences(memory, decays, seed):
-    """Next items follow the last item alone, or any of the last ones alike: the ends of what is tried."""
-    rng = np.random.default_rng(seed)
-    follows, sequences = rng.permutation(30), []
-    for _ in range(600):
-        one = [rng.integers(30)]
-        while len(one) < 8:
-            one.append(follows[one[-1 - rng.integers(min(len(one), memory))]])
+    follows, sequences = rng.permutation(60), []
+    for _ in range(1200 if length < 20 else 150):
+        one = [*rng.integers(60, size=5)]  # of a long history most of what counts is long ago
+        while len(one) < length:
+            last = one[-1 - rng.integers(min(len(one), memory))] if memory < 100 else one[rng.integers(5)]
+            one.append(follows[last] if rng.random() < 0.5 else rng.integers(60))
         sequences.append(one)
-    assert SequenceEncoder().fit(sequences).decay_ in decays
-    assert SequenceEncoder(decay=0.7).fit(sequences).decay_ == 0.7
-    assert SequenceEncoder().fit(sequences[:49]).decay_ == 1.0  # too few to tell
+    encoder = SequenceEncoder().fit(sequences)
+    assert encoder.decay_ in decays
+    assert encoder.n_last_ >= n_last
+    encoder = SequenceEncoder(decay=0.7, n_last=3).fit(sequences)
+    assert (encoder.n_last_, encoder.decay_) == (3, 0.7)
+    few = SequenceEncoder().fit(sequences[:49])
+    assert (few.n_last_, few.decay_) == (20, 1.0)  # too few to tell
 
 
 def test_labels_begin_where_each_sequence_says():

@@ -44,16 +44,4 @@ struct NextItems {
 };
 NextItems next_items(std::span<const Index> items, std::span<const Offset> starts, std::span<const Offset> n_first);
 
-struct DecayTrial {
-  std::size_t fewest_told = 0, most_told = 0;  // numbers of sequences whose last items choose the decay
-  std::size_t most_counted = 0;                // items that are counted
-  double shrinkage = 0;                        // of the counts, in rows
-};
-
-// The place among `decays` of the one with which counts of what came after what have the least log-loss for the last
-// items of some sequences, -1 where these are too few. Sequence i is items[starts[i]:starts[i + 1]]; items are in
-// [0, n_items).
-int best_decay(std::span<const Index> items, std::span<const Offset> starts, std::size_t n_last, std::size_t n_items,
-               std::span<const double> decays, const DecayTrial& trial);
-
 }  // namespace manyclass

@@ -71,7 +71,8 @@ print(f"{len(histories)} visitors; the first one took {', '.join(histories[0][:4
 earlier = [history[:-1] for history in histories]
 last = np.array([history[-1] for history in histories])
 model = SoftmaxClassifier(model="hybrid", random_state=0).fit(earlier, vectorizer=SequenceEncoder())
-print(f"{len(model.classes_)} items may come next; the decay is {model.vectorizer_.decay_}")
+encoder = model.vectorizer_
+print(f"{len(model.classes_)} items may come next; the last {encoder.n_last_} count, by a decay of {encoder.decay_}")
 
 # %%
 # Beside the most popular items

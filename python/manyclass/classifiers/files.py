@@ -277,7 +277,8 @@ def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any]
         n_columns = len(vectorizer.items_)
         arrays, info = encode_labels(ITEMS, vectorizer.items_)
         parameters = encode_parameters(vectorizer.get_params())
-        description = {"sequences": {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}}
+        memory = {"n_last_": vectorizer.n_last_, "decay_": vectorizer.decay_}
+        description = {"sequences": {"parameters": parameters, **memory, "items": info}}
     else:
         n_columns, description = vectorizer.n_columns_, encode_parameters(vectorizer.fitted_parameters)
         arrays = encode_text("vectorizer.terms", vectorizer.vocabulary_) | {"vectorizer.idf": vectorizer.idf_}
@@ -293,7 +294,9 @@ def _decode_vectorizer(file: TensorFile, description: Any, n_features: int) -> T
             raise ValueError(f"it has {len(items)} items, and {n_features} features")
         check_number("decay_", sequences["decay_"], low=0)
         parameters = decode_parameters(sequences["parameters"])
-        return SequenceEncoder.restored(parameters, items, float(sequences["decay_"]))
+        n_last = sequences.get("n_last_", parameters["n_last"])  # which files of 0.2 have among parameters alone
+        check_number("n_last_", n_last, low=1, integer=True)
+        return SequenceEncoder.restored(parameters, items, n_last, float(sequences["decay_"]))
     terms = decode_text(file, "vectorizer.terms", n_features if description.get("n_hash") is None else 0)
     idf = file.array("vectorizer.idf", np.float32, (n_features,))
     return TextVectorizer.restored(decode_parameters(description), terms.tolist(), idf)

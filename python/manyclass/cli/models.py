@@ -163,8 +163,8 @@ def describe_model(path: str, model: Classifier) -> dict[str, Any]:
     curve, classes, vectorizer = model.loss_curve_, model.classes_, vectorizer_of(model)
     raw = {"texts": "not read"}
     if isinstance(vectorizer, SequenceEncoder):
-        items = f"{len(vectorizer.items_)} items, decay {vectorizer.decay_:g}"
-        raw = {"histories": f"{items}, {changed_parameters(vectorizer)}"}
+        memory = f"decay {vectorizer.decay_:g} of the last {vectorizer.n_last_}"
+        raw = {"histories": f"{len(vectorizer.items_)} items, {memory}, {changed_parameters(vectorizer)}"}
     elif vectorizer is not None:
         terms = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
         raw = {"texts": f"{terms}, {changed_parameters(vectorizer)}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, Self
 
@@ -14,24 +15,22 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
+from manyclass.blending import blend
 from manyclass.checks import Setting, check_number, shown
+from manyclass.figures import FIGURES
 from manyclass.labels import as_labels, checked_labels, find_positions, join_labels, sorted_classes, written
 from manyclass.parts import storing
 from manyclass.protocols import TrainingRows
+from manyclass.training.core_training import Watch
+from manyclass.training.minibatches import fit_batches
+from manyclass.training.plan import BatchesPlan, DoubleSum, Labels, Schedule, ScoredRows
+from manyclass.training.state import Points
 from manyclass.weights.arrays import csr_from_core
 
 Ids = NDArray[np.int32]
 Decay = float | Literal["auto"]
+Length = int | Literal["auto"]
 
-DECAYS = (0.0, 0.5, 1.0, 1.5, 2.0)  # that "auto" tries, by the last items of sequences
-DEFAULT_DECAY = 1.0  # where too few sequences could tell
-DECAY_TRIAL: dict[str, Any] = {
-    "decays": np.array(DECAYS),
-    "fewest_told": 50,  # sequences whose last items tell it
-    "most_told": 2000,
-    "most_counted": 200_000,  # items: twice as many take twice the seconds, and choose the same
-    "shrinkage": 30.0,  # of the counts, in rows
-}
 NUMERALS = frozenset("+-.0123456789Ee")  # of numbers; Python would also take 1_0, and the digits of all scripts
 SECONDS = {"D": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 RULE = "times must be finite numbers, or dates such as 2026-01-31 or 2026-01-31T12:00:00+01:00, none of them missing"
@@ -71,12 +70,14 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
 
     Parameters
     ----------
-    n_last : int, default=20
-        Items at the end of a history that count.
+    n_last : int or "auto", default="auto"
+        Items at the end of a history that count. "auto" takes one of 20, 60, 200 and 600 as it takes a decay; a longer
+        one that gains .01 nats, where a twentieth of the rows has more items and all take no more than 1 GB.
     decay : float or "auto", default="auto"
-        At least 0; 0 counts all of them alike. "auto" takes the one of 0, 1/2, 1, 3/2 and 2 with which counts of what
-        came after what have the least log-loss for the last items of up to 2,000 sequences of the fit; of fewer than
-        50 sequences of three items it takes 1.
+        At least 0; 0 counts all of them alike. "auto" takes the one of 0, 1/2, 1, 3/2 and 2 with which embeddings of
+        32 columns, trained in a pass over up to 100,000 rows, have the least log-loss for the last items of up to 2,000
+        sequences, which they are not trained on: from 20 items and 1 on, a step at a time as long as it falls. Of fewer
+        than 50 sequences of three items it takes 20 and 1.
     min_count : int, default=1
         Rarer items in the sequences of the fit get no column, and are left out of histories.
 
@@ -84,6 +85,8 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     ----------
     items_ : ndarray of shape (n_items,)
         The item of each column, with the type that items have: sorted, and behind them those of `partial_fit`.
+    n_last_ : int
+        Items at the end of a history that count.
     decay_ : float
         The decay of rows.
 
@@ -102,15 +105,16 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     """
 
     items_: NDArray[Any]
+    n_last_: int
     decay_: float
 
     @storing
-    def __init__(self, *, n_last: int = 20, decay: Decay = "auto", min_count: int = 1) -> None:
+    def __init__(self, *, n_last: Length = "auto", decay: Decay = "auto", min_count: int = 1) -> None:
         """Store the parameters."""
 
     def check_parameters(self) -> None:
         """Raise TypeError or ValueError for parameters that `fit` would refuse."""
-        check_number("n_last", self.n_last, low=1, integer=True)
+        Setting("n_last", "auto", "", "integer", choices=("auto",), low=1).check(self.n_last)
         Setting("decay", "auto", "", "number", choices=("auto",), low=0).check(self.decay)
         check_number("min_count", self.min_count, low=1, integer=True)
 
@@ -142,12 +146,8 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         if not is_frequent.any():
             raise ValueError(f"no item comes {self.min_count} times in the sequences; choose a smaller min_count")
         self.items_ = distinct_items[is_frequent]
-        if self.decay != "auto":
-            self.decay_ = float(self.decay)
-            return self
         known = _core.known_items(self._columns(items), starts)
-        best = _core.best_decay(*known, n_last=self.n_last, n_items=len(self.items_), **DECAY_TRIAL)
-        self.decay_ = DECAYS[best] if best >= 0 else DEFAULT_DECAY
+        self.n_last_, self.decay_ = _memory(*known, len(self.items_), self.n_last, self.decay)
         return self
 
     def partial_fit(self, sequences: Iterable[ArrayLike], y: object = None) -> Self:
@@ -288,7 +288,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         return rows.X, self.items_[rows.y], beside["sample_weight"], beside["groups"]
 
     @classmethod
-    def restored(cls, parameters: dict[str, Any], items: NDArray[Any], decay: float) -> Self:
+    def restored(cls, parameters: dict[str, Any], items: NDArray[Any], n_last: int, decay: float) -> Self:
         """Return the encoder that has these parameters and columns.
 
         Parameters
@@ -297,12 +297,14 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             As `get_params` gives them.
         items : ndarray of shape (n_items,)
             The item of each column.
+        n_last : int
+            `n_last_`.
         decay : float
             `decay_`.
         """
         encoder = cls(**parameters)
         encoder.check_parameters()
-        encoder.items_, encoder.decay_ = items, decay
+        encoder.items_, encoder.n_last_, encoder.decay_ = items, n_last, decay
         return encoder
 
     def _columns(self, items: NDArray[Any]) -> Ids:
@@ -315,7 +317,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
 
     def _rows(self, codes: Ids, begin: NDArray[np.int64], end: NDArray[np.int64]) -> sp.csr_array:
         """Rows of recency weights of the last items of codes[begin:end], of unit length."""
-        indptr, indices, data = _core.recency_rows(codes, begin, end, self.n_last, self.decay_)
+        indptr, indices, data = _core.recency_rows(codes, begin, end, self.n_last_, self.decay_)
         return csr_from_core(data, indices, indptr, (len(begin), len(self.items_)))
 
     @staticmethod
@@ -383,6 +385,98 @@ def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
                 raise ValueError(f"sequence {number} is {row!r}; it must be a list of items, the earliest first")
         items = join_labels([checked_labels(row, f"sequences[{number}]") for number, row in enumerate(rows)])
     return as_labels(items), np.cumsum([0, *map(len, rows)], dtype=np.int64)
+
+
+# How much of a history counts
+
+
+class _MemoryTrial:
+    """Small embeddings trained on rows with one memory or another, which rows that end sequences compare.
+
+    Parameters
+    ----------
+    codes : ndarray of int32
+        The columns of all items.
+    starts : ndarray of int64, of shape (n_sequences + 1,)
+        Where each sequence starts, and the last one ends.
+    n_items : int
+    """
+
+    def __init__(self, codes: Ids, starts: NDArray[np.int64], n_items: int) -> None:
+        codes, begins, ends, labels, sequence = _core.next_items(codes, starts, np.ones(len(starts) - 1, np.int64))
+        sampled = sequence % (1 + len(labels) // FIGURES.MEMORY_ROWS) == 0  # all rows of some sequences
+        self._histories, self._n_items = (codes, begins[sampled], ends[sampled]), n_items
+        self._labels, sequence = labels[sampled], sequence[sampled]
+        goes_on = sequence[1:] == sequence[:-1]
+        lasts = np.flatnonzero(np.append(~goes_on, True) & np.insert(goes_on, 0, False)) if len(sequence) else sequence
+        self.n_telling = min(FIGURES.MEMORY_TELLING, len(lasts) // 2)
+        self._telling = lasts[np.linspace(0, len(lasts) - 1, self.n_telling).astype(np.int64)]
+        self._lengths, self._n_all = (ends - begins)[sampled], len(labels)
+
+    def is_worth(self, n_last: int, next_shorter: int) -> bool:
+        """Whether enough rows have more items than the next shorter memory keeps, and all rows may be kept."""
+        n_entries = np.minimum(self._lengths, n_last).mean() * self._n_all
+        is_longer = self._lengths > next_shorter
+        return bool(is_longer.mean() >= FIGURES.MEMORY_LONGER and n_entries <= FIGURES.MEMORY_ENTRIES)
+
+    def loss(self, n_last: int, decay: float) -> float:
+        """Return the mean log-loss of the rows that tell, in nats, of scores times their best factor."""
+        indptr, indices, data = _core.recency_rows(*self._histories, n_last, decay)
+        x = csr_from_core(data, indices, indptr, (len(self._labels), self._n_items))
+        trained = np.delete(np.arange(len(self._labels)), self._telling)
+        points = Points.numbered(x[trained], Labels.single(self._labels[trained]), self._n_items)
+        weights = fit_batches(self._plan(), points, Watch()).weights
+        telling = ScoredRows(x[self._telling], Labels.single(self._labels[self._telling]))
+        telling = blend.fewer_rows(telling, self._n_items, 3)
+        return blend.best_factor_of(weights.scores(telling.x, 1), telling, blend.MEAN_LOG_LOSS)[1]
+
+    def _plan(self) -> BatchesPlan:
+        """The plan of embeddings as a fit has them, but of few columns and draws."""
+        return BatchesPlan(
+            schedule=Schedule("exponential", 1.0, 1.5, 1.0, None),
+            max_iter=1,
+            batch_size=None,
+            shuffle=True,
+            share_classes=None,
+            fit_intercept=True,
+            seed=0,
+            n_threads=1,
+            verbose=0,
+            loss="cross_entropy",
+            source="sampled",
+            sampler="frequency",
+            options={"power": 0.75},
+            n_negatives=min(FIGURES.NEGATIVES_NEXT, self._n_items),
+            log_q=True,
+            double_sum=DoubleSum("scent", {}, "pick_all", "proposed", "log_n_classes", 0.5),
+            budget=1,
+            dim=FIGURES.MEMORY_DIM,
+        )
+
+
+def _memory(codes: Ids, starts: NDArray[np.int64], n_items: int, n_last: Length, decay: Decay) -> tuple[int, float]:
+    """Return how many items count, and their decay: what is set, and of what is open where a walk downhill ends."""
+    lengths = list(FIGURES.MEMORY_LENGTHS) if n_last == "auto" else [int(n_last)]
+    decays = list(FIGURES.MEMORY_DECAYS) if decay == "auto" else [float(decay)]
+    length, rate = 0, decays.index(FIGURES.MEMORY_DECAY) if decay == "auto" else 0
+    if len(lengths) == len(decays) == 1:
+        return lengths[0], decays[0]
+    trial = _MemoryTrial(codes, starts, n_items)
+    if trial.n_telling < FIGURES.MEMORY_FEWEST:
+        return lengths[length], decays[rate]
+    lengths = [
+        n for n, shorter in zip(lengths, [0, *lengths], strict=False) if not shorter or trial.is_worth(n, shorter)
+    ]
+    loss = functools.cache(lambda i, j: trial.loss(lengths[i], decays[j]))
+    steps = [(0, -1, 0.0), (0, 1, 0.0), (1, 0, FIGURES.MEMORY_GAIN)]
+    while True:
+        for longer, steeper, least_gain in steps:
+            i, j = length + longer, rate + steeper
+            if i < len(lengths) and 0 <= j < len(decays) and loss(i, j) < loss(length, rate) - least_gain:
+                length, rate = i, j
+                break
+        else:
+            return lengths[length], decays[rate]
 
 
 # Times of events: numbers, dates with and without zones, spans and ISO text, as integers or floats that sort
