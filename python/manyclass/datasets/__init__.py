@@ -13,7 +13,6 @@ from manyclass.datasets.preprocessing import (
     scale_by_max,
     truncate_features,
 )
-from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.sources import fetch
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
@@ -22,6 +21,7 @@ from manyclass.datasets.xmc import Multiclass, load_multiclass, load_xmc
 if TYPE_CHECKING:
     from manyclass.choice.sets import ChoiceSets, choice_sets
     from manyclass.choice.tables import from_long, from_wide
+    from manyclass.datasets.sequences import SequenceEncoder
 
 __all__ = [
     "ChoiceSets",
@@ -47,11 +47,12 @@ __all__ = [
     "truncate_features",
 ]
 
-# The wing of choice stands above the readers here.
+# The wing of choice stands above the readers here, and histories, whose memory a small training tells, above those.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = "tables" if name in ("from_long", "from_wide") else "sets"
-        return getattr(importlib.import_module(f"manyclass.choice.{home}"), name)
+        tables = dict.fromkeys(("from_long", "from_wide"), "choice.tables")
+        home = {**tables, "SequenceEncoder": "datasets.sequences"}.get(name, "choice.sets")
+        return getattr(importlib.import_module(f"manyclass.{home}"), name)
