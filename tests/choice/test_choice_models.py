@@ -35,7 +35,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_definition(seed, model):
     own = {"nests": nests.astype(np.int32), "nest_labels": ("a", "b")} if model == "nested" else {}
     noise = "gumbel" if model == "nested" else model
     names = sets.chooser_names, sets.alternative_names, sets.pair_names
-    form = ChoiceForm(noise, *names, K, has_features=True, rank=-1, **own)
+    form = ChoiceForm(noise, *names, K, rank=-1, **own)
     ridge = np.random.default_rng(seed).uniform(0, 1, form.n)
     theta = np.concatenate([*(0.7 * np.ravel(part) for part in truth), [0.6, 0.9][: 2 * (model == "nested")]])
 
@@ -222,7 +222,7 @@ def test_the_estimator_is_cloned_and_predicts_the_best(seed):
 
 
 def test_free_coefficients_are_put_back(seed):
-    form = ChoiceForm("gumbel", (), ("a", "b", "c", "d"), (), 3, has_features=True)
+    form = ChoiceForm("gumbel", (), ("a", "b", "c", "d"), (), 3)
     free = find_free_coefficients(form, {"b": 2.0, "c": "a", "d": "b"})
     assert free.n == 1
     assert free.expand(np.array([7.0])).tolist() == [7, 2, 7, 2]
@@ -231,7 +231,7 @@ def test_free_coefficients_are_put_back(seed):
 
 
 def test_constraints_that_contradict_each_other_are_refused():
-    form = ChoiceForm("gumbel", (), ("a", "b", "c"), (), 3, has_features=True)
+    form = ChoiceForm("gumbel", (), ("a", "b", "c"), (), 3)
     with pytest.raises(ValueError, match="constraints says twice that a and another coefficient are equal"):
         find_free_coefficients(form, {"a": "b", "b": "a"})
     with pytest.raises(ValueError, match="'b' is 'd'; it must be 'positive', 'negative', a number or another"):
@@ -389,6 +389,7 @@ def test_damaged_choice_models_are_refused(tmp_path):
         ChoiceClassifier.load(path)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of what is at its bound
 @pytest.mark.filterwarnings("ignore:after max_iter")  # of few passes with few draws
 @pytest.mark.parametrize("kind", ["lbfgs", "ridge", "bound", "equal", "constants", "choosers", "drawn"])
 def test_a_certificate_bounds_the_distance_from_the_optimum(seed, kind):
@@ -467,3 +468,35 @@ def test_a_reference_has_the_constant_0(seed, constants, tmp_path):
     of_choosers = choice_sets(X=S, alternatives=sets.alternatives, chosen=sets.labels)
     with pytest.raises(ValueError, match="put the reference first"):
         ChoiceClassifier(reference="b").fit(of_choosers)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("size", [1e59, 1e-50, 1e-200, 5e-324])
+def test_features_of_any_size_give_finite_answers_without_a_warning_of_numbers(seed, size, noise):
+    """By all alternatives, by drawn ones, with a ridge, in nests and of persons: a tiny feature does not vary."""
+    rng = np.random.default_rng(seed)
+    chosen, person = rng.integers(0, 4, 40), np.arange(40) // 2
+    pairs = {"s": rng.uniform(-1, 1, (40, 4)) * size, "t": rng.normal(size=(40, 4))}
+    sets = choice_sets(pairs=pairs, X=rng.normal(size=(20, 1))[person], chosen=chosen, persons=person)
+    kinds: list[dict[str, object]] = [{}, {"alpha": 0.1}, {"solver": "double_sum", "n_negatives": 2, "max_iter": 3}]
+    if noise == "gumbel":
+        kinds += [{"nests": [0, 0, 1, 1]}, {"mixture": RandomCoefficients({"s": "lognormal"}, n_draws=8)}]
+    for parameters in kinds:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = ChoiceClassifier(noise=noise, constants="none", random_state=seed, **parameters).fit(sets)
+            answers = (model.predict_proba(sets), model.elasticities(sets, "s", 0), model.coef_)
+        assert {record.category for record in caught} <= {ConvergenceWarning}
+        assert all(np.isfinite(answer).all() for answer in answers)
+        assert size > 1e-60 or "s" in model.unidentified_
+
+
+def test_steps_that_go_far_do_not_overflow(seed):
+    """Of rows whose choices are certain, by drawn alternatives: the first step may lead anywhere."""
+    rng = np.random.default_rng(seed)
+    sets = choice_sets(pairs={"s": rng.normal(size=(40, 4))}, offset=1e30 * rng.normal(size=(40, 4)), chosen=[0] * 40)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = ChoiceClassifier(solver="double_sum", n_negatives=2, max_iter=4, random_state=seed).fit(sets)
+    assert {record.category for record in caught} <= {ConvergenceWarning}
+    assert np.isfinite(model.coef_).all()

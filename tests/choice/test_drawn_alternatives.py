@@ -60,7 +60,7 @@ def test_draws_have_the_frequencies_that_their_weights_say(seed, lists):
 def problem_of(noise, features, ids, log_weights, y):
     """One row that lists alternatives with three features, each standing for some."""
     return _core.ChoiceProblem(
-        form=ChoiceForm(noise, (), (), ("a", "b", "c"), len(features), has_features=False).core,
+        form=ChoiceForm(noise, (), (), ("a", "b", "c"), len(features)).core,
         n_rows=1,
         X=np.zeros(0),
         Z=np.zeros(0),
@@ -216,7 +216,7 @@ def test_low_rank_with_drawn_alternatives_leads_to_the_minimum(seed, noise):
 def test_the_metric_of_low_rank_is_that_of_gauss_and_newton(seed):
     sets, *_ = world(seed, n=40, d=3, q=2)
     names = sets.chooser_names, sets.alternative_names, sets.pair_names
-    low, full = (ChoiceForm("normal", *names, K, has_features=True, rank=rank) for rank in (1, -1))
+    low, full = (ChoiceForm("normal", *names, K, rank=rank) for rank in (1, -1))
     theta = np.random.default_rng(seed).normal(size=low.n)
 
     def of_full(theta):
@@ -276,6 +276,6 @@ def test_estimates_that_differ_by_factors_that_overflow_leave_a_finite_log_norma
 @pytest.mark.parametrize("gap", [1e5, 1e9])
 def test_utilities_far_apart_take_a_bounded_number_of_nodes(noise, gap):
     sets = choice_sets(pairs={"s": [[0.0, 1.0], [1.0, 0.0]]}, chosen=[0, 0])
-    form = ChoiceForm(noise, (), (), ("s",), 2, has_features=False)
+    form = ChoiceForm(noise, (), (), ("s",), 2)
     losses = ChoiceObjective(form, sets, np.zeros(1), 1).losses(np.array([gap]))
     np.testing.assert_allclose(losses, [gap**2 / 4 if noise == "normal" else gap, 0], rtol=1e-2, atol=1e-9)

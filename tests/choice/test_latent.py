@@ -70,7 +70,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_definition(seed, n_classes):
     sets = of_persons(sets, seed)
     rng = np.random.default_rng(seed)
     names = sets.chooser_names, sets.alternative_names, sets.pair_names
-    form = ChoiceForm("gumbel", *names, K, has_features=True)
+    form = ChoiceForm("gumbel", *names, K)
     ridge = rng.uniform(0, 1, form.n)
     state = LatentState(form, n_classes, (sets.chooser_names[1],), ())
     theta = rng.normal(size=len(state.names))

@@ -8,9 +8,9 @@ import pytest
 import manyclass
 from manyclass import ChoiceClassifier
 from manyclass.choice import RandomCoefficients
+from manyclass.choice.fitted_model import MixtureProblem
 from manyclass.choice.fitting import ChoiceObjective
 from manyclass.choice.mixed import MixedLogit
-from manyclass.choice.mixture import MixtureProblem
 from manyclass.datasets import choice_sets
 
 

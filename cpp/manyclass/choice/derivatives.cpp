@@ -56,7 +56,7 @@ class Gradient {
       double loss = sums.losses[i];
       if (!carried.log_normalizers.empty()) {
         const double w = carried.log_normalizers[piece.begin + i];
-        loss = w + std::exp(loss - w) - 1;
+        loss = w + growth(loss - w) - 1;
       }
       add_loss(problem_.weight(piece.begin + i) * loss);
       for (std::size_t j = 0; j < pairs_.size(); ++j) pairs_[j] += pairs[i * pairs_.size() + j];

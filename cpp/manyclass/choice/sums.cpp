@@ -61,7 +61,7 @@ class Strip {
     if (!sums_.covariances.empty()) return curvature(i, y, rule);
     if (!needs_choice_) return;
     double weight = problem_.weight(row);
-    if (!carried_.log_normalizers.empty()) weight *= std::exp(found.loss - carried_.log_normalizers[row]);
+    if (!carried_.log_normalizers.empty()) weight *= growth(found.loss - carried_.log_normalizers[row]);
     if constexpr (requires { rule.slopes(); }) {
       const auto slopes = rule.slopes();
       for (std::size_t g = 0; g < slopes.size() && !sums_.nest_gradient.empty(); ++g) {
@@ -148,13 +148,26 @@ class Strip {
     });
   }
 
+  // E[a (b - E b)] of each two features: a is centred, too, or where it is 0 for most alternatives, as constants are,
+  // as it stands, so that it costs what is not 0. Of 250 constants a fit takes 4.9 s for 23.9.
   void write_covariance(std::size_t s, double* out) {
     const std::size_t n = u_.size();
     weighted_.resize(n);
     for (std::size_t a = 0; a < s; ++a) {
-      for (std::size_t p = 0; p < n; ++p) weighted_[p] = c_[p] * feature_[a * n + p];
+      const double* const own = feature_.data() + a * n;
+      places_.clear();
+      for (std::size_t p = 0; p < n; ++p) {
+        if (c_[p] > 0 && own[p] != -middles_[a]) places_.push_back(p);
+      }
+      const bool sparse = 4 * places_.size() <= n;
+      for (std::size_t p = 0; p < n; ++p) weighted_[p] = c_[p] * (sparse ? own[p] + middles_[a] : own[p]);
       for (std::size_t b = 0; b <= a; ++b) {
-        out[a * s + b] = out[b * s + a] = dot(weighted_.data(), feature_.data() + b * n, n);
+        const double* const other = feature_.data() + b * n;
+        double sum = sparse ? 0.0 : dot(weighted_.data(), other, n);
+        for (std::size_t at = 0; sparse && at < places_.size(); ++at) {
+          sum += weighted_[places_[at]] * other[places_[at]];
+        }
+        out[a * s + b] = out[b * s + a] = sum;
       }
     }
   }
@@ -170,10 +183,11 @@ class Strip {
       const std::size_t p = place_of_entry(row, at);
       for (std::size_t j = 0; j < r; ++j) feature_[(q + j) * n + p] = data_.pair_features[at * r + j];
     }
+    middles_.resize(s);
     for (std::size_t j = 0; j < s; ++j) {
       double* const own = feature_.data() + j * n;
-      const double middle = y < n ? own[y] : dot(c_.data(), own, n);
-      for (std::size_t p = 0; p < n; ++p) own[p] -= middle;
+      middles_[j] = y < n ? own[y] : dot(c_.data(), own, n);
+      for (std::size_t p = 0; p < n; ++p) own[p] -= middles_[j];
     }
   }
 
@@ -185,7 +199,8 @@ class Strip {
   const CarriedByRows& carried_;
   std::span<double> constants_;
   bool needs_choice_;
-  std::vector<double> u_, c_, feature_, weighted_;
+  std::vector<double> u_, c_, feature_, middles_, weighted_;
+  std::vector<std::size_t> places_;
   std::vector<Index> nests_;
 };
 

@@ -2,6 +2,8 @@
 // covariances of features, all of which are in double precision.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "manyclass/choice/problem.hpp"
@@ -31,6 +33,9 @@ struct CarriedByRows {
   std::span<const double> log_normalizers;  // of all rows, or empty
   std::span<const double> node_weights;     // n x NoiseNodes::size, or empty
 };
+
+// e^x of a loss less what its row carries, which must not overflow where steps have gone far.
+inline double growth(double x) { return std::exp(std::min(x, 300.0)); }
 
 // Results are the same for any number of threads. Throws std::invalid_argument where a row has chosen what it could
 // not.

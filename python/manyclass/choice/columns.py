@@ -126,7 +126,7 @@ def read_flags(name: str, values: Any) -> Any:
 def read_numbers(
     name: str, values: Any, shape: tuple[int | None, ...] | None = None, where: NDArray[np.bool_] | None = None
 ) -> Any:
-    """Return cells as numbers, which may be text.
+    """Return cells as numbers, which may be text; those below 1e-60 in size are 0, as coefficients would overflow.
 
     Parameters
     ----------
@@ -155,6 +155,7 @@ def read_numbers(
     if where is not None:
         parsed = np.where(where, parsed, 0.0)
     check_cells(name, cells, np.abs(parsed) <= LARGEST, f"; it must be a finite number up to {LARGEST:g}")
+    parsed[np.abs(parsed) < 1 / LARGEST] = 0.0
     return _with_cells(cells, parsed)
 
 

@@ -185,6 +185,13 @@ def draw_objective(objective: ChoiceObjective, rows: Rows, n_draws: int, seed: i
     return replace(objective, sets=objective.weighted.draw(rows, n_draws, **how))
 
 
+def move_within(bounds: Doubles, theta: Doubles, T: Any, slope: Doubles, rate: float = 1.0) -> Doubles:
+    """Return coefficients, within bounds, after a step against a slope in the metric T T', `LONGEST` at most."""
+    white = T.T @ slope
+    step = T @ white * min(rate, LONGEST / max(float(np.linalg.norm(white)), 1e-300))
+    return np.asarray(np.clip(theta - step, *bounds.T))
+
+
 class DrawnPasses:
     """Descent on the loss of rows with drawn alternatives, in a metric T T' near the inverse second derivatives.
 
@@ -221,10 +228,9 @@ class DrawnPasses:
         near = fit_exactly(first, free, DescentLimits(1e-4, 50), seed).theta
         find_metric = partial(precondition, first, free, near, seed, len(self.rows), near=True)
         self.T = find_metric()
-        unbounded = find_metric(bounded=False) if free.bounded else self.T
-        # The inverse of the second derivatives, whether there are bounds or not, where it is known, and about it.
-        self.inverse = None if sp.issparse(unbounded) else unbounded @ unbounded.T
-        self.metric = self.T @ self.T.T if self.inverse is None else self.inverse
+        # A root of the inverse of the second derivatives, whether there are bounds or not, dense where it is known.
+        self.root = find_metric(bounded=False) if free.bounded else self.T
+        self.metric = self.T @ self.T.T if sp.issparse(self.root) else self.root @ self.root.T
         batch_size = int(np.clip(self.length // 50, 64, 8192))
         self.n_visits = -(-self.length // batch_size)
         self.carried = CarriedSums(self.length) if noise == "gumbel" else CarriedProducts(noise, self.length)
@@ -261,13 +267,10 @@ class DrawnPasses:
         problem = self.problem(rows, epoch + FIRST_VISITS)
         loss, gradient = self.carried.step(problem, rows, theta, visits, objective.weights[rows])
         slope = free.reduce(gradient * (self.length / len(rows)) + objective.ridge * theta)
-        way = self.T @ (self.T.T @ slope)
         self.n_steps += 1
-        rate = self.n_steps**POWER
-        length = rate * np.sqrt(max(float(way @ slope), 0.0))
         self.sums += np.stack([self.theta, slope]) * (len(rows) / self.length)
         self.loss_sum += loss
-        self.theta = np.clip(self.theta - rate * min(1.0, LONGEST / max(length, 1e-300)) * way, *free.bounds.T)
+        self.theta = move_within(free.bounds, self.theta, self.T, slope, self.n_steps**POWER)
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a pass; return its loss, and whether draws leave little of error."""
@@ -295,10 +298,7 @@ class DrawnPasses:
             return self.theta
         own, slope = np.mean(self.means[len(self.means) // 2 :], axis=0)
         slope = slope_within_bounds(slope, own, self.free.bounds)
-        step = np.zeros(self.free.n) if self.inverse is None else self.inverse @ slope
-        length = float(np.sqrt(max(float(step @ slope), 0.0)))
-        end = own - min(1.0, LONGEST / max(length, 1e-300)) * step
-        return np.asarray(np.clip(end, *self.free.bounds.T))
+        return own if sp.issparse(self.root) else move_within(self.free.bounds, own, self.root, slope)
 
     def _variances(self, n_passes: int) -> Doubles:
         """The variances that draws leave in these, from gradients of groups of rows by independent draws."""

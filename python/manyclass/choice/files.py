@@ -13,9 +13,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag, check_number
-from manyclass.choice.fitting import ChoiceFit, ChoiceForm, Covariance
+from manyclass.choice.fitting import ChoiceFit, ChoiceForm, ChoiceMixture, ChoiceState, Covariance
 from manyclass.choice.identification import COVARIANCES
-from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.datasets.csr import is_sparse
 from manyclass.registry import names
 from manyclass.weights.arrays import Doubles
@@ -100,8 +99,7 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     about = json.loads(file.metadata["model"])
     for name, choices in CHOICES.items():
         check_choice(name, about[name], choices)
-    for name in ("converged", "has_features"):
-        check_flag(name, about[name])
+    check_flag("converged", about["converged"])
     for name, least in LEAST.items():
         check_number(name, about[name], low=least, integer=True)
     causes, k = about.get("unidentified", {}), about["n_alternatives"]
@@ -131,16 +129,13 @@ def _read_form(file: TensorFile, about: Mapping[str, Any], causes: Mapping[str, 
     for word in itertools.chain(*text.values(), *causes.items()):
         if not isinstance(word, str):
             raise ValueError(f"{word!r} is no name")
-    values: dict[str, Any] = {name: about[name] for name in ("noise", "has_features", "rank")} | text
-    for name, labels, dtype in (("groups", "group_labels", np.int64), ("nests", "nest_labels", np.int32)):
-        n, numbers = len(text[labels]), file.array(name, dtype, (k if text[labels] else 0,))
-        if len(numbers) and (numbers.min() < 0 or numbers.max() >= n or (name == "groups" and all(numbers))):
-            raise ValueError(f"{name!r} has numbers outside [0, {n})")
-        values[name] = numbers
+    values: dict[str, Any] = {name: about[name] for name in ("noise", "rank")} | text
+    values["groups"] = file.array("groups", np.int64, (k if text["group_labels"] else 0,))
+    values["nests"] = file.array("nests", np.int32, (k if text["nest_labels"] else 0,))
     form = ChoiceForm(n_alternatives=k, **values)
-    lacks_features = form.has_features and not form.alternative_names
+    form.core.sizes()  # the core refuses groups and nests that are out of range
     lacks_labels = form.own_tastes and len(form.labels) != k
-    if lacks_features or lacks_labels or (len(form.nests) and form.noise != "gumbel"):
+    if form.has_features != about["has_features"] or lacks_labels or (len(form.nests) and form.noise != "gumbel"):
         raise ValueError("parts of the model do not fit each other")
     return form
 

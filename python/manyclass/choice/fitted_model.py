@@ -18,9 +18,8 @@ from sklearn.utils.validation import validate_data
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.choice.fitting import ChoiceObjective, make_problems
+from manyclass.choice.fitting import ChoiceObjective, ChoiceState, MixtureState, make_problems
 from manyclass.choice.mixed import MixedLogit
-from manyclass.choice.mixture import ChoiceState, MixtureProblem
 from manyclass.choice.sets import ChoiceSets, choice_sets, names_by_kind, positions_among
 from manyclass.datasets.tables import library
 from manyclass.labels import as_labels
@@ -115,6 +114,44 @@ def _of_state(path: str, doc: str) -> Any:
     return property(attrgetter(f"_fitted.{path}"), doc=doc)
 
 
+@dataclass(frozen=True)
+class MixtureProblem:
+    """Rows of choosers under a fitted mixture: answers that follow from probabilities, as `_core.ChoiceProblem` has.
+
+    Attributes
+    ----------
+    state : MixtureState
+    logit : ChoiceObjective, of data without a function of pairs
+    """
+
+    state: MixtureState
+    logit: ChoiceObjective
+
+    def probabilities(self, theta: Doubles) -> Doubles:
+        """Return the probability of each alternative, (n_rows, n_alternatives)."""
+        return self.state.mean("probabilities", theta, self.logit)
+
+    def inclusive_values(self, theta: Doubles) -> Doubles:
+        """Return the expected logsum of each row, (n_rows,)."""
+        return self.state.mean("inclusive_values", theta, self.logit)
+
+    def utilities(self, theta: Doubles) -> Doubles:
+        """Return the logarithms of probabilities: a mixture has no utility of its own."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.probabilities(theta)))
+
+    def losses(self, theta: Doubles) -> Doubles:
+        """Return the log-loss of each row, in nats."""
+        chosen = self.logit.sets.known_choices
+        return -self.utilities(theta)[np.arange(len(chosen)), chosen]
+
+    def most_probable(self, theta: Doubles, k: int) -> tuple[NDArray[Any], Doubles]:
+        """Return the k most probable alternatives of each row, best first, and their probabilities."""
+        shares = self.probabilities(theta)
+        ids = np.argsort(-shares, axis=1, kind="stable")[:, :k]
+        return ids, np.take_along_axis(shares, ids, axis=1)
+
+
 class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     """An estimator that holds the state of a fitted choice model, or none, and answers for it."""
 
@@ -193,9 +230,6 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     def _answers(self, sets: ChoiceSets, name: str) -> Doubles:
         """What the problems answer by row: "utilities", "probabilities", "losses" or "inclusive_values"."""
         return np.concatenate([getattr(problem, name)(self.coef_) for problem in self._problems(sets)])
-
-    def _losses(self, sets: ChoiceSets) -> Doubles:
-        return self._answers(replace(sets, chosen=sets.known_choices), "losses")
 
     def decision_function(self, X: Any) -> Doubles:
         """Return the utilities without noise; of two alternatives that of the second less the first.
@@ -279,7 +313,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         dict with "log_loss" and "error"
         """
         sets = self._chosen(X, y, sample_weight)
-        by_row = {"log_loss": self._losses(sets), "error": self.predict(sets) != sets.labels}
+        by_row = {"log_loss": self._answers(sets, "losses"), "error": self.predict(sets) != sets.labels}
         return {name: float(np.average(values, weights=sets.sample_weight)) for name, values in by_row.items()}
 
     def _chosen(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> ChoiceSets:

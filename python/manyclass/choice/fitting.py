@@ -1,4 +1,4 @@
-"""Coefficients of choice models: their form, the objective, and how it is minimised over all alternatives.
+"""Coefficients of choice models: their form, the objective, how it is minimised, and what is left of a fit.
 
 The utility of alternative k for chooser i is x_i . W z_k + beta . (z_k, s_ik) + a_k + o_ik. All coefficients stand in
 one vector, see cpp/manyclass/choice/form.hpp.
@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from manyclass import _core
 from manyclass.checks import check_number
@@ -63,13 +64,17 @@ class ChoiceForm:
     alternative_names: tuple[str, ...]
     pair_names: tuple[str, ...]
     n_alternatives: int
-    has_features: bool
     rank: int = 0
     groups: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     group_labels: tuple[str, ...] = ()
     nests: Ids = field(default_factory=lambda: np.zeros(0, np.int32))
     nest_labels: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+
+    @property
+    def has_features(self) -> bool:
+        """Whether there are features of alternatives."""
+        return bool(self.alternative_names)
 
     @property
     def own_tastes(self) -> bool:
@@ -660,3 +665,103 @@ def slope_within_bounds(slope: Doubles, values: Doubles, bounds: Doubles) -> Dou
     """
     low, high = bounds.T
     return np.where((values <= low) & (slope > 0) | (values >= high) & (slope < 0), 0.0, slope)
+
+
+# What varies among persons, and a fitted model
+
+
+class MixtureState(ABC):
+    """What a fitted mixture is beside its coefficients, whose `names` it has, and the `title` of the model."""
+
+    names: Any
+    title: Any
+
+    @abstractmethod
+    def mean(self, name: str, theta: Doubles, logit: ChoiceObjective) -> Doubles:
+        """Return the mean over persons of "probabilities" or "inclusive_values" of each row."""
+
+    @abstractmethod
+    def objective(self, logit: ChoiceObjective) -> LogLikelihood:
+        """Return that of persons whose choices are those of a logit."""
+
+    @abstractmethod
+    def description(self) -> dict[str, Any]:
+        """Return what `ChoiceMixture.restore` takes, as JSON holds it."""
+
+
+class ChoiceMixture(BaseEstimator, ABC):
+    """What varies among persons: the parameter `mixture` of `ChoiceClassifier`."""
+
+    kinds: ClassVar[dict[str, type[ChoiceMixture]]] = {}
+    solvers: ClassVar[tuple[str, ...]] = ("auto", "lbfgs", "double_sum")
+    is_clustered: ClassVar = True  # errors of covariance="auto", where rows have persons
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        ChoiceMixture.kinds[cls.__name__] = cls
+
+    @abstractmethod
+    def check_parameters(self) -> None:
+        """Raise ValueError or TypeError for parameters that are not allowed."""
+
+    @abstractmethod
+    def fit(
+        self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
+    ) -> tuple[LogLikelihood, MixtureState, ChoiceFit, Identification]:
+        """Fit the mixture to choices; return what it minimised, what it is beside coefficients, and what data tell.
+
+        Parameters
+        ----------
+        logit : ChoiceObjective
+            That of one person's coefficients, of Gumbel noise without nests, W being none or full.
+        free : FreeCoefficients, of the logit
+        limits : DescentLimits
+        seed : int
+        """
+
+    @abstractmethod
+    def restore(self, form: ChoiceForm, description: dict[str, Any]) -> MixtureState:
+        """Return the state that was described in a file."""
+
+
+@dataclass(frozen=True)
+class ChoiceState:
+    """A fitted choice model.
+
+    Attributes
+    ----------
+    form : ChoiceForm
+    alternatives : ndarray of shape (n_alternatives,), labels
+    Z : ndarray, csr_array or None
+    fit : ChoiceFit
+    covariance : Covariance
+    n_rows : int
+    n_free : int
+        Coefficients that are neither fixed nor equal to others, as far as data tell them.
+    log_likelihood : float
+        NaN where alternatives were drawn.
+    null_log_likelihood : float
+        The same with equal probabilities of what is available.
+    solver : {"lbfgs", "double_sum"}
+    mixture : MixtureState or None
+    unidentified : mapping of str to str
+        Causes by the names of coefficients that data do not tell.
+    """
+
+    form: ChoiceForm
+    alternatives: NDArray[Any]
+    Z: Any
+    fit: ChoiceFit
+    covariance: Covariance
+    n_rows: int
+    n_free: int
+    log_likelihood: float
+    null_log_likelihood: float
+    solver: str
+    mixture: MixtureState | None = None
+    unidentified: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all coefficients."""
+        return self.form.names if self.mixture is None else self.mixture.names

@@ -43,13 +43,13 @@ MOST_NUMBERS = 1 << 14  # features of the rows that are looked at before all are
 DRAWN = 32  # alternatives of such a row where there are more than twice as many, and rows of each rare value
 EQUAL = 1e-12  # of a feature's size: differences that are rounding; and of its variance, what other features leave
 FLAT = 1e-10  # of second derivatives where all alternatives are alike: those of utilities that are far apart
-FAR = 1e3  # that a direction moves utilities apart where all rows say what they lose
 SEEN = 1e-14  # of a loss: less is lost in rounding
 SMALL = 1e-3  # of the same: where a direction may be one of recession, longer steps are tried
-ROUNDING = 1e-15  # of the largest second derivative
+ROUNDING = 1e-15  # of second derivatives: less is none
 NEAR = 0.01  # moves of utilities by a Newton step that ends at a maximum: towards none, each moves some by 1
 MOST_SAMPLED = 300  # coefficients that few rows are asked about: of more, those that all rows say are never chosen
-MOST_STEPS, MOST_ROUNDS = 60, 12
+MOST_STEPS, MOST_QUICK_STEPS = 60, 10
+LEAST_PIVOT = 1e-4  # of a Cholesky factor whose rows have length 1: no two columns are nearly one
 MOST_UTILITIES = 1 << 20  # of rows that tell sizes of features
 MOVES = 1e-5  # of a direction in standard units: the least part that counts
 QUIET = "nest of one alternative"  # what is usual, and known without data
@@ -102,12 +102,12 @@ class LinearLogit:
     ----------
     columns : ndarray of shape (n_columns,), int64, the free coefficients of the columns
     M : csr_array of shape (n_linear, n_columns), the derivative of the linear coefficients by these
-    objectives : tuple of ChoiceObjective of the linear coefficients, for rows of which the loss is the sum
+    objective : ChoiceObjective of the linear coefficients
     """
 
     columns: NDArray[np.int64]
     M: sp.csr_array
-    objectives: tuple[ChoiceObjective, ...]
+    objective: ChoiceObjective
 
     @classmethod
     def of(cls, objective: ChoiceObjective, free: FreeCoefficients, inside: NDArray[np.bool_]) -> LinearLogit:
@@ -119,17 +119,16 @@ class LinearLogit:
         columns = np.flatnonzero(inside & (abs(linear).sum(axis=0) > 0))
         form = replace(form, noise="gumbel", rank=min(form.rank, 0), nests=np.zeros(0, np.int32), nest_labels=())
         logit = ChoiceObjective(form, objective.sets, np.zeros(form.n), objective.n_threads)
-        return cls(columns, sp.csr_array(linear[:, columns]), (logit,))
+        return cls(columns, sp.csr_array(linear[:, columns]), logit)
 
     @property
     def has_curvature(self) -> bool:
         """Whether there are columns, and no more of them than second derivatives are known of."""
-        return 0 < len(self.columns) <= MOST_FREE and self.objectives[0].form.core.has_scores()
+        return 0 < len(self.columns) <= MOST_FREE and self.objective.form.core.has_scores()
 
     def take_few(self, seed: int) -> LinearLogit:
         """Return the same of rows drawn by chance, with some of each chosen alternative and each rare value."""
-        (objective,), n = self.objectives, len(self.columns)
-        sets, form = objective.sets, objective.form
+        n, sets, form = len(self.columns), self.objective.sets, self.objective.form
         rows, n_alternatives = np.flatnonzero(sets.weights > 0), -(-sets.n_pairs // sets.n_rows)
         n_rows = max(64, max(MOST_NUMBERS // n, 10 * n) // min(n_alternatives, DRAWN))
         if len(rows) <= n_rows:
@@ -140,29 +139,27 @@ class LinearLogit:
         drawn += [rows[np.flatnonzero(column[rows] != column[rows[0]])[:DRAWN]] for column in sets.X.T]
         rows = np.unique(np.concatenate(drawn))
         if n_alternatives > 2 * DRAWN:
-            few = sets.draw(rows, DRAWN, share=0.0, seed=seed, epoch=0, n_threads=objective.n_threads)
+            few = sets.draw(rows, DRAWN, share=0.0, seed=seed, epoch=0, n_threads=self.objective.n_threads)
         else:
             few = list_features(sets.take(rows))
-        return replace(self, objectives=(replace(objective, sets=few),))
+        return replace(self, objective=replace(self.objective, sets=few))
 
     def evaluate(self, theta: Doubles) -> tuple[float, Doubles]:
         """Return the loss and its gradient by the columns."""
-        losses, gradients = zip(*(objective(self.M @ theta) for objective in self.objectives), strict=True)
-        return sum(losses), self.M.T @ np.sum(gradients, axis=0)
+        loss, gradient = self.objective(self.M @ theta)
+        return loss, self.M.T @ gradient
 
     def hessian(self, theta: Doubles) -> Doubles:
         """Return the second derivatives by the columns."""
-        second = [objective.hessian(self.M @ theta, self.M) for objective in self.objectives]
-        return np.asarray(np.sum(second, axis=0))
+        return self.objective.hessian(self.M @ theta, self.M)
 
     def spread(self, direction: Doubles) -> float:
         """Return the most that a direction of the columns moves two utilities apart."""
-        moved = (self.M @ direction)[None]
-        return float(np.sqrt(max(objective.squared_spread(moved) for objective in self.objectives)))
+        return float(np.sqrt(self.objective.squared_spread((self.M @ direction)[None])))
 
     def find_constant(self) -> tuple[NDArray[np.bool_], Doubles, Doubles]:
         """Return the columns that do not vary within sets, about the sizes of all, and second derivatives at 0."""
-        objective, n = self.objectives[0], len(self.columns)
+        objective, n = self.objective, len(self.columns)
         rows = np.arange(objective.sets.n_rows)[: max(1, min(64, MOST_UTILITIES // objective.sets.n_alternatives))]
         sets = list_features(objective.sets.take(rows))
         (problem,) = replace(objective, sets=sets).problems
@@ -172,6 +169,22 @@ class LinearLogit:
         sizes, gram = np.array([np.max(np.abs(utilities)) for utilities in moved]), self.hessian(np.zeros(n))
         return np.diag(gram) <= (EQUAL * sizes) ** 2, sizes, gram
 
+    def has_maximum(self, theta: Doubles) -> bool:
+        """Tell whether a few of Newton's steps prove a maximum, as `find_cone` says; false: they do not."""
+        for _ in range(MOST_QUICK_STEPS):
+            second, gradient = self.hessian(theta), self.evaluate(theta)[1]
+            scale = np.sqrt(np.maximum(np.diag(second), 1e-300))
+            try:
+                factor = scipy.linalg.cholesky(second / np.outer(scale, scale), lower=True)
+            except np.linalg.LinAlgError:
+                return False
+            step = scipy.linalg.cho_solve((factor, True), gradient / scale) / scale
+            length = self.spread(step)
+            if np.min(np.diag(factor)) < LEAST_PIVOT or length < NEAR:
+                return length < NEAR and bool(np.min(np.diag(factor)) >= LEAST_PIVOT)
+            theta = theta - step * min(1.0, 2 / length)
+        return False
+
     def find_cone(self, theta: Doubles) -> Cone | None:
         """Return the directions that the rows leave open, from coefficients of the columns on.
 
@@ -179,6 +192,8 @@ class LinearLogit:
         ever. A step that moves no two utilities apart by 1 proves the former (compare `certify`); None: not known.
         """
         constant, sizes, gram = self.find_constant()
+        if not constant.any() and self.has_maximum(theta):
+            return Cone(np.ones(len(theta)), *np.zeros((2, len(theta), 0)))
         scale = np.where(constant, np.where(sizes > 0, sizes, 1.0), np.sqrt(np.diag(gram)))
         values, vectors = np.linalg.eigh(np.where(constant | constant[:, None], 0.0, gram / np.outer(scale, scale)))
         none = values < EQUAL
@@ -190,11 +205,9 @@ class LinearLogit:
             loss, gradient = self.evaluate(theta)
             slope = vectors.T @ (units.T @ gradient)
             flat = (values < FLAT) & (np.abs(slope) < np.sqrt(FLAT))
-            steps = units @ vectors * (slope / np.maximum(values, ROUNDING * values.max(initial=1e-300)))
+            steps = units @ vectors * (slope / np.maximum(values, ROUNDING))
             if flat.sum() in (n_flat, len(flat)) and self.spread(steps @ ~flat) < NEAR:
-                recession = scipy.linalg.orth(scale[:, None] * (units @ vectors[:, flat]))
-                far = recession @ (recession.T @ (scale * theta)) / scale
-                return Cone(scale, null, recession, far * (FAR / max(self.spread(far), 1e-300)))
+                return Cone(scale, null, scipy.linalg.orth(scale[:, None] * (units @ vectors[:, flat])))
             n_flat, step = flat.sum(), steps.sum(axis=1)
             while (gain := 0.1 * float(gradient @ step)) > SEEN * (loss + SEEN):
                 if self.evaluate(theta - step)[0] <= loss - gain:
@@ -207,32 +220,32 @@ class LinearLogit:
         return None
 
     def find_cone_of_all(self, theta: Doubles, seed: int) -> Cone | None:
-        """Return the directions that all rows leave open: those that some do, with all that refute what these say.
+        """Return the directions that all rows leave open, which are looked at where few leave any.
 
-        Of many coefficients that few rows do not settle, these are those of what all rows say is never chosen.
+        Where all are too many, or coefficients are many, only those of what is never chosen are known.
         """
-        (objective,), n, random = self.objectives, len(self.columns), np.random.RandomState(seed)
-        few = self.take_few(seed) if self.has_curvature else None
-        if few is None or (few is not self and n > MOST_SAMPLED):
-            never = ~(abs(self.M).T @ ~_owned(objective.form, ~_ever_chosen(objective.sets))).astype(bool)
-            return Cone(np.ones(n), np.zeros((n, 0)), np.eye(n)[:, never], -never.astype(float))
-        n_rows = int(np.clip(MOST_NUMBERS * n // objective.sets.n_pairs, 1, 64))
-        for _ in range(MOST_ROUNDS):
-            cone = few.find_cone(theta)
-            if cone is None or not cone.directions.size or few is self:
-                return cone
-            beside = cone.directions @ random.standard_normal(cone.directions.shape[1]) / cone.scale
-            points = (np.zeros(n), cone.far, cone.far + beside)
-            at_zero, far, moved = (objective.losses(self.M @ point) for point in points)
-            grows = far - at_zero
-            wrong = np.flatnonzero((objective.weights > 0) & ((grows > 1e-3) | (np.abs(moved - far) > 1e-8)))
-            if not len(wrong):
-                return cone
-            wrong = random.permutation(wrong)
-            worst = np.sort(wrong[np.argsort(-grows[wrong], kind="stable")[:n_rows]])
-            more = replace(objective, sets=list_features(objective.sets.take(worst)))
-            few = replace(few, objectives=(*few.objectives, more))
-        return None  # not known: no alarm
+        form, sets, n = self.objective.form, self.objective.sets, len(self.columns)
+        gone, never = np.zeros(sets.n_alternatives, bool), np.zeros(n, bool)
+        if len(form.groups):
+            # The constant of alternatives that are never chosen ends at -infinity, where these are out of the sets.
+            owned = self.find_owned(~_ever_chosen(sets) & available_alternatives(sets))
+            gone = np.append(False, abs(self.M[form.slices["constants"]]) @ owned > 0)[form.groups]
+            never = self.find_owned(gone)
+        open_sets = replace(sets, offsets=np.where(gone, -np.inf, sets.offsets))
+        rest = LinearLogit(
+            self.columns[~never], self.M[:, np.flatnonzero(~never)], replace(self.objective, sets=open_sets)
+        )
+        few = rest.take_few(seed) if rest.has_curvature else None
+        cone = few.find_cone(theta[~never]) if few and (few is rest or len(rest.columns) <= MOST_SAMPLED) else None
+        if cone and cone.directions.size and few is not rest:
+            cone = rest.find_cone(theta[~never]) if sets.n_pairs <= MOST_PAIRS[0] else None
+        if cone is None and not never.any():
+            return None
+        return (cone or Cone(np.ones(n - never.sum()), *np.zeros((2, n - never.sum(), 0)))).extend(never)
+
+    def find_owned(self, alternatives: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return whether each column belongs to some alternatives only."""
+        return ~(abs(self.M).T @ ~_owned(self.objective.form, alternatives)).astype(bool)
 
 
 @dataclass(frozen=True)
@@ -244,18 +257,22 @@ class Cone:
     scale : ndarray of shape (n,), float64
     null : ndarray of shape (n, n_null), float64, those that move no utility
     recession : ndarray of shape (n, n_open), float64, those that move chosen alternatives above others
-    far : ndarray of shape (n,), float64, coefficients far along one that moves as many as any does
     """
 
     scale: Doubles
     null: Doubles
     recession: Doubles
-    far: Doubles
 
     @cached_property
     def directions(self) -> Doubles:
         """All of them, (n, n_null + n_open)."""
         return np.hstack([self.null, self.recession])
+
+    def extend(self, never: NDArray[np.bool_]) -> Cone:
+        """Return the same with more coefficients, whose places are told, each of which is a direction of recession."""
+        units, there = np.eye(len(never)), ~never
+        recession = np.hstack([units[:, there] @ self.recession, units[:, never]])
+        return Cone(units[:, there] @ self.scale + never, units[:, there] @ self.null, recession)
 
 
 def hold_constant(

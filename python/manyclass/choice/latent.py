@@ -16,11 +16,13 @@ from manyclass.checks import check_number
 from manyclass.choice.fitting import (
     ChoiceFit,
     ChoiceForm,
+    ChoiceMixture,
     ChoiceObjective,
     DescentLimits,
     FreeCoefficients,
     Identification,
     LogLikelihood,
+    MixtureState,
     descend,
     fit_exactly,
     make_problems,
@@ -28,7 +30,6 @@ from manyclass.choice.fitting import (
     whiten,
 )
 from manyclass.choice.identification import MOST_FREE, identify_within_bounds
-from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.choice.sets import ChoiceSets
 from manyclass.parts import storing
 from manyclass.weights.arrays import Doubles

@@ -17,11 +17,13 @@ from manyclass.checks import check_choice, check_number
 from manyclass.choice.fitting import (
     ChoiceFit,
     ChoiceForm,
+    ChoiceMixture,
     ChoiceObjective,
     DescentLimits,
     FreeCoefficients,
     Identification,
     LogLikelihood,
+    MixtureState,
     descend,
     fit_exactly,
     list_features,
@@ -29,7 +31,6 @@ from manyclass.choice.fitting import (
     whiten,
 )
 from manyclass.choice.identification import find_unidentified, hold_constant, invert_information
-from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.parts import storing
 from manyclass.weights.arrays import Doubles
 

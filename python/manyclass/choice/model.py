@@ -26,7 +26,9 @@ from manyclass.choice.fitting import (
     PARTS,
     ChoiceFit,
     ChoiceForm,
+    ChoiceMixture,
     ChoiceObjective,
+    ChoiceState,
     DescentLimits,
     FreeCoefficients,
     Identification,
@@ -44,7 +46,6 @@ from manyclass.choice.identification import (
     find_unidentified,
     hold_constant,
 )
-from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.labels import as_labels, checked_labels
 from manyclass.parts import hinting, storing
@@ -430,7 +431,6 @@ class ChoiceClassifier(FittedChoiceModel):
             alternative_names=sets.alternative_names,
             pair_names=sets.pair_names,
             n_alternatives=sets.n_alternatives,
-            has_features=bool(has),
             rank=int(rank),
             groups=groups,
             group_labels=group_labels,

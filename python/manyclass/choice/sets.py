@@ -533,6 +533,7 @@ def choice_sets(
     ------
     ValueError
         If sizes do not fit each other, numbers are not finite or beyond 1e60, or a chosen alternative is not available.
+        Numbers below 1e-60 in size are 0.
     """
     _check_arguments(chosen, counts, pairs, pair_names, available)
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))

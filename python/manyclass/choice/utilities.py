@@ -44,29 +44,13 @@ def utility_terms(text: str, table: Mapping[str, Any]) -> Terms:
 
 
 def _terms(node: ast.expr, table: Mapping[str, Any]) -> Terms:
-    match node:
-        case ast.Name(id=name) if name not in table:
-            return {name: 1.0}
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
-            terms, others = _terms(left, table), _terms(right, table)
-            combine = OPERATORS[type(op)]
-            return {name: combine(terms.get(name, 0.0), others.get(name, 0.0)) for name in (*terms, *others)}
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
-            terms, factor = _terms(left, table), _terms(right, table)
-            if isinstance(op, ast.Mult) and [*terms] == [NO_COEFFICIENT]:
-                terms, factor = factor, terms
-            number = _without_coefficients(factor, node)
-            return {name: OPERATORS[type(op)](values, number) for name, values in terms.items()}
-        case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=operand):
-            return {name: OPERATORS[type(sign)](values) for name, values in _terms(operand, table).items()}
-    return {NO_COEFFICIENT: _numbers(node, table)}
-
-
-def _numbers(node: ast.expr, table: Mapping[str, Any]) -> Any:
-    """What an expression of columns alone is."""
-
-    def values(part: ast.expr) -> Any:
-        return _without_coefficients(_terms(part, table), node)
+    def number(part: ast.expr) -> Any:
+        """What a part without coefficients is."""
+        terms = _terms(part, table)
+        if names := [name for name in terms if name != NO_COEFFICIENT]:
+            reason = "is not linear in coefficients, which are the names that are no columns"
+            raise ValueError(f"{ast.unparse(node)!r} {reason}: {', '.join(names)}")
+        return terms[NO_COEFFICIENT]
 
     def side(part: ast.expr) -> Any:
         """A side of a comparison, which may be a text or a column of texts."""
@@ -75,37 +59,45 @@ def _numbers(node: ast.expr, table: Mapping[str, Any]) -> Any:
                 return text
             case ast.Name(id=name) if name in table:
                 return np.asarray(table[name])
-        return values(part)
+        return number(part)
 
     match node:
-        case ast.Constant(value=bool() | int() | float() as number):
-            return float(number)
+        case ast.Name(id=name) if name not in table:
+            return {name: 1.0}
         case ast.Name(id=name):
             if not has_numbers(table[name]):
                 raise ValueError(f"the column {name!r} has no numbers; compare it with a text")
-            return parse_cells(np.asarray(table[name]))
+            value: Any = parse_cells(np.asarray(table[name]))
+        case ast.Constant(value=bool() | int() | float() as constant):
+            value = float(constant)
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATORS:
+            return {name: OPERATORS[type(op)](values) for name, values in _terms(operand, table).items()}
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+            terms, others = _terms(left, table), _terms(right, table)
+            combine = OPERATORS[type(op)]
+            return {name: combine(terms.get(name, 0.0), others.get(name, 0.0)) for name in (*terms, *others)}
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
+            terms, factor = _terms(left, table), right
+            if isinstance(op, ast.Mult) and [*terms] == [NO_COEFFICIENT]:
+                terms, factor = _terms(right, table), left
+            divisor = number(factor)
+            return {name: OPERATORS[type(op)](values, divisor) for name, values in terms.items()}
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-            return OPERATORS[type(op)](values(left), values(right)) * 1.0
+            value = OPERATORS[type(op)](number(left), number(right)) * 1.0
         case ast.Compare(ops=ops) if all(type(op) in OPERATORS for op in ops):
             sides = [side(part) for part in (node.left, *node.comparators)]
             pairs = zip(ops, sides, sides[1:], strict=False)
-            return reduce(np.logical_and, (OPERATORS[type(op)](a, b) for op, a, b in pairs)) * 1.0
+            value = reduce(np.logical_and, (OPERATORS[type(op)](a, b) for op, a, b in pairs)) * 1.0
         case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
-            return FUNCTIONS[name](values(argument))
+            value = FUNCTIONS[name](number(argument))
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as arguments, keywords=[]) if name in EXTREMES:
-            return reduce(EXTREMES[name], map(values, arguments))
-        case ast.Call(func=ast.Name(id="where"), args=[condition, here, elsewhere], keywords=[]):
-            return np.where(*map(values, (condition, here, elsewhere)))
-    words = ", ".join((*FUNCTIONS, *EXTREMES, "where"))
-    raise ValueError(f"{ast.unparse(node)!r} is not among + - * / **, comparisons, & | and {words}")
-
-
-def _without_coefficients(terms: Terms, node: ast.expr) -> Any:
-    names = [name for name in terms if name != NO_COEFFICIENT]
-    if names:
-        reason = "is not linear in coefficients, which are the names that are no columns"
-        raise ValueError(f"{ast.unparse(node)!r} {reason}: {', '.join(names)}")
-    return terms[NO_COEFFICIENT]
+            value = reduce(EXTREMES[name], map(number, arguments))
+        case ast.Call(func=ast.Name(id="where"), args=[_, _, _] as arguments, keywords=[]):
+            value = np.where(*map(number, arguments))
+        case _:
+            words = ", ".join((*FUNCTIONS, *EXTREMES, "where"))
+            raise ValueError(f"{ast.unparse(node)!r} is not among + - * / **, comparisons, & | and {words}")
+    return {NO_COEFFICIENT: value}
 
 
 def evaluate_utilities(
