@@ -136,7 +136,7 @@ class Hybrid(Model):
     activation : {"linear", "relu"}, default="linear"
         What the sum of embeddings goes through.
     repeats : {"learn", "ignore"}, default="learn"
-        Whether to look for a share of repeats.
+        Whether to look for a share of repeats; where no row of the fit has one, it is half a row of them all.
     counts : {"learn", "ignore"}, default="learn"
         Whether to look for a share of counts, and for closed forms.
     margins : {"learn", "ignore"}, default="learn"

@@ -371,3 +371,23 @@ def test_seen_is_the_whole_history_and_not_what_its_row_keeps(tmp_path):
     assert set(approximate[0].tolist()) == set(items[9:])
     by_arrays, _ = model.predict_top_k([np.array(history), np.array([])], 3, exclude="seen")
     assert set(by_arrays[0].tolist()) == set(items[9:])
+
+
+@pytest.mark.parametrize("how", [{"model": "hybrid"}, {"model": "embedding", "n_models": 2}])
+def test_items_that_never_come_again_are_not_expected(how, tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    sequences = [rng.permutation(40)[:10].tolist() for _ in range(300)]
+    model = SoftmaxClassifier(random_state=seed, **how).fit(sequences, vectorizer=SequenceEncoder())
+    model.save(tmp_path / "model")
+    models_of_items = [model, load(tmp_path / "model"), load(tmp_path / "model").compress("int8")]
+    if "n_models" not in how:
+        models_of_items.append(load(tmp_path / "model").partial_fit(sequences[:50]))
+    for model in models_of_items:
+        again = model.vectorizer_.transform(sequences) != 0
+        assert model.predict_proba(sequences)[again.toarray()].reshape(300, 10).sum(axis=1).max() < 1e-3
+        best, _ = model.predict_top_k(sequences, 10)
+        assert best.tolist() == model.predict_top_k(sequences, 10, exclude="seen")[0].tolist()
+    sequences = [[*one, one[0]] for one in sequences]
+    model = SoftmaxClassifier(random_state=seed, **how).fit(sequences, vectorizer=SequenceEncoder())
+    again = (model.vectorizer_.transform(sequences) != 0).toarray()
+    assert model.predict_proba(sequences)[again].sum() / 300 > 0.01

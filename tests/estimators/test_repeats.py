@@ -60,7 +60,7 @@ def test_the_share_of_repeats_has_the_least_loss_on_rows_held_out(again, seed):
         return -np.log(((1 - rho) * others + rho * repeats)[np.arange(len(rows)), y[rows]]).sum()
 
     if again == NEVER:
-        assert mixture.repeats == pytest.approx(0.5 / (len(rows) + 1))
+        assert mixture.repeats == pytest.approx(0.5 / (len(y) + 1))  # half a row of all
     else:
         assert mixture.repeats == pytest.approx(OFTEN, abs=0.1)  # four standard errors of 100 rows are .16
         assert loss(mixture.repeats) <= min(loss(rho) for rho in np.linspace(0.01, 0.98, 98)) + 1e-3

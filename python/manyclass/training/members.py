@@ -400,7 +400,7 @@ class _Sum:
             temperature = blend.best_factor(weights, self._split.scored)
             weights.multiply_scores(temperature)
             self._form_shares = self._form_shares * temperature
-        if plan.pairs is not None:  # 5, 6
+        if plan.pairs is not None or isinstance(points.x, sp.csr_array):  # 5, 6
             split, unmixed = self._split, weights
             weights = mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))
             if points.several and weights.mixture.is_on and blend.ranks_worse(weights, unmixed, split.scored):

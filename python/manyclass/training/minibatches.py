@@ -413,7 +413,7 @@ def mixed(
     if not isinstance(plan, HybridPlan):
         return weights
     with_counts = weights
-    if plan.counts:
+    if plan.counts and plan.pairs is not None:
         nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
         with_counts = counted(nothing, trained_points, Mixture(shrinkage=FIGURES.SHRINKAGE, counts_own=True))
     class_features = features_of_classes(plan, points)
@@ -422,9 +422,30 @@ def mixed(
     )
     if best is None:
         best = with_counts if least else weights
-    if least and plan.counts:
+    if least and plan.counts and plan.pairs is not None:
         best = replace(best, mixture=replace(best.mixture, share=max(FIGURES.LEAST_OF_STREAM, best.mixture.share)))
-    return best
+    return best if class_features is None else without_repeats(best, class_features, points)
+
+
+def without_repeats(weights: Weights, class_features: Ids, points: Points) -> Weights:
+    """Return weights by which what a row has does not come next, if it never did so by all points; else the weights.
+
+    If rows said nothing of it, own classes would be labels as often as others: the points are more probable by the sum
+    of the shares of the own classes of each, in nats, which must be as much as any mixture has to gain. Then the share
+    of repeats is half a point of them all.
+    """
+    x, labels, own = as_csr(points.x), points.labels, blend.own_classes(class_features, points.x.shape[1])
+    indptr, features, _ = csr_parts(x)
+    shares = np.append(shares_of_classes(labels, points.n_classes, points.weights), 0.0)
+    if np.bincount(features, minlength=len(own)) @ shares[own] < FIGURES.LEAST_TO_NEVER_REPEAT:
+        return weights
+    of_labels = class_features[labels.ids]
+    rows = labels.rows[of_labels >= 0]
+    cells = sp.csr_array((np.ones(len(rows), np.float32), (rows, of_labels[of_labels >= 0])), shape=x.shape)
+    if cells.multiply(sp.csr_array((np.ones(len(features), np.float32), features, indptr), shape=x.shape)).nnz:
+        return weights
+    never: dict[str, Any] = {"repeats": 0.5 / (len(labels) + 1), "counts_own": False, "power": 0.0, "rate": 0.0}
+    return replace(weights, own=own, mixture=replace(weights.mixture, **never))
 
 
 def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:

@@ -407,7 +407,7 @@ class StoredWeights:
     @property
     def sparse(self) -> bool:
         """Whether points are read by their stored values."""
-        return self.by_feature or self.has_pairs
+        return self.by_feature or self.has_pairs or self.mixture.is_on
 
     @property
     def has_pairs(self) -> bool:

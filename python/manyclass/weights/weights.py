@@ -61,7 +61,7 @@ class Weights(StoredWeights):
             rows=rows.of_core(),
             row_scales=rows.scales,
             by_feature=self.by_feature,
-            indptr=self.indptr,
+            indptr=self._places_of_pairs,
             classes=self.classes,
             values=values.of_core(),
             value_scales=values.scales,
@@ -78,6 +78,12 @@ class Weights(StoredWeights):
             mixture=_core.CountMixture(counts=self.counts, totals=self.totals, own=self.own, **vars(self.mixture)),
             block_numbers=BLOCK_NUMBERS,
         )
+
+    @lazy_property
+    def _places_of_pairs(self) -> NDArray[np.int64]:
+        """Where weights of features on pairs begin: a mixture reads x beside phi, be there such weights or not."""
+        reads_x = self.mixture.is_on and not len(self.indptr)
+        return np.zeros(self.n_features + 1, np.int64) if reads_x else self.indptr
 
     def phi(self, X: Matrix, n_threads: int = 1) -> Floats:
         """Return what rows of classes are multiplied with: (phi, 1), padded as they are.
@@ -365,10 +371,10 @@ class Weights(StoredWeights):
         if self.embeddings.size:
             more["embeddings"] = aligned_zeros(*self.embeddings.shape)
             more["embeddings"][:] = self.embeddings
+        if len(self.own):
+            more["own"] = np.where(self.own >= 0, position[self.own], -1).astype(np.int32)
         if self.has_pairs:
             more["totals"] = self.totals.copy()
-            if len(self.own):
-                more["own"] = np.where(self.own >= 0, position[self.own], -1).astype(np.int32)
             if union is None:
                 more["classes"] = position[self.classes].astype(np.int32)
                 more |= {"values": self.values.copy(), "counts": self.counts.copy()}
