@@ -439,6 +439,10 @@ class Figures:
     VALUES_AS_COLUMNS: float = 2.5  # columns of embeddings that a stored value of sparse rows costs as much as
     HIDDEN_VALUE: tuple[float, float] = (1e-4, 5e-5)  # of a hidden layer's value and column; what batches save
     SECONDS_PER_SCORED: float = 2.5e-11  # of a value of X and a class, where all are scored
+    # Copies of W, in float32, that L-BFGS has at its peak, and bytes of a feature beside weights on pairs: those of the
+    # worst shapes of bench_memory.py.
+    FULL_COPIES: float = 23.2
+    FEATURE_BYTES: float = 32.0
     # Columns of X, and columns for each value stored, from which on only those that rows use have weights. Arrays with
     # a number for each column are below these no larger than X, or take .02 s.
     USED_COLUMNS: tuple[int, int] = (1 << 22, 4)

@@ -367,7 +367,7 @@ def test_an_interrupt_leaves_the_model_reached_so_far(seed):
     X, y, _ = some_problem(seed)
     model = model_of("cross_entropy", max_iter=5)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
-        model.fit(X, y, callback=interrupt)
+        model.fit(X, y, callback=interrupt, keep="best")
     np.testing.assert_array_equal(model.coef_, model_of("cross_entropy", max_iter=2).fit(X, y).coef_)
 
 

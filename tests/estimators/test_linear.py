@@ -235,7 +235,7 @@ def test_an_interrupt_leaves_the_model_reached_so_far(problem):
     steps = {"solver": solvers.Implicit(decay=0.9), "learning_rate": 0.5}
     message = "training was interrupted; the model is the one reached so far"
     with pytest.warns(ConvergenceWarning, match=message) as seen:
-        fitted = quick(max_iter=50, **steps).fit(X, y, callback=callback)
+        fitted = quick(max_iter=50, **steps).fit(X, y, callback=callback, keep="best")
     assert seen[0].filename == __file__  # the warning points at the caller's line
     assert fitted.n_iter_ == 2
     assert np.array_equal(fitted.coef_, quick(max_iter=2, **steps).fit(X, y).coef_)

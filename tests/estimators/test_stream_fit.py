@@ -341,8 +341,17 @@ def test_ctrl_c_ends_with_the_model_reached(rows):
     for call, place in (("fit", "pass 1 of 5, part 2"), ("partial_fit", "part 2")):
         model = clone_of(MODELS["implicit"], max_iter=5)
         with pytest.warns(ConvergenceWarning, match=f"the model is the one reached so far: it stopped .* s in {place}"):
-            getattr(model, call)(Interrupting(X, y, rows=100, shuffle=False))
+            getattr(model, call)(Interrupting(X, y, rows=100, shuffle=False), keep="best")
         assert model.class_count_.sum() == 200
+        model.fit(X, y)
+        before = model.decision_function(X), model.class_count_
+        with pytest.raises(KeyboardInterrupt):
+            getattr(model, call)(Interrupting(X, y, rows=100, shuffle=False))
+        np.testing.assert_array_equal(model.decision_function(X), before[0])
+        np.testing.assert_array_equal(model.class_count_, before[1])
+        with pytest.raises(KeyboardInterrupt):
+            getattr(new := clone_of(MODELS["implicit"], max_iter=5), call)(Interrupting(X, y, rows=100, shuffle=False))
+        assert not hasattr(new, "classes_")
 
 
 # Errors

@@ -201,7 +201,7 @@ def test_every_training_ends_soon_and_keeps_the_model_reached(name, kind, tmp_pa
         seconds = clock() - begin - BEFORE
     else:
         with pytest.warns(ConvergenceWarning, match=f"interrupted; the model is the one reached so far: it {place}"):
-            seconds, made = ended_by(kind, lambda: model.fit(X, y))
+            seconds, made = ended_by(kind, lambda: model.fit(X, y, keep="best"))
         assert made is model
     print(f"{name}: {seconds:.3f} s after {kind}")
     assert seconds < SOON
@@ -220,7 +220,7 @@ def test_word_vectors_end_soon(objective):
     model.fit(text[:50], callback=lambda state: True)  # loads what it needs
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         # Pages of the memory for counts, which descent sorts, may take longer to come than a training takes to begin.
-        seconds, made = ended_by("ctrl-c", lambda: model.fit(text), before=5 * BEFORE)
+        seconds, made = ended_by("ctrl-c", lambda: model.fit(text, keep="best"), before=5 * BEFORE)
     assert seconds < SOON
     assert made.vectors_.shape[1] == 8
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
@@ -114,8 +115,9 @@ def test_classifiers_without_a_grid_refuse_it(classifier, problem):
 # Ctrl-C in a call
 
 
-@pytest.mark.parametrize("n_calls", [1, 2])
-def test_ctrl_c_in_a_call_keeps_what_was_reached(n_calls, seed, monkeypatch):
+@pytest.mark.parametrize("keep", [None, "best"])
+@pytest.mark.parametrize(("n_calls", "is_fitted"), [(1, False), (2, False), (1, True)])
+def test_ctrl_c_in_a_call_leaves_the_model_as_it_was(n_calls, keep, is_fitted, seed, monkeypatch):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(4000, 6)).astype(np.float32), rng.integers(0, 5, size=4000)
     run, calls = CoreTraining.run, []
@@ -126,9 +128,59 @@ def test_ctrl_c_in_a_call_keeps_what_was_reached(n_calls, seed, monkeypatch):
             raise KeyboardInterrupt
         return run(self, *args)
 
-    monkeypatch.setattr(CoreTraining, "run", interrupted)
     model = SoftmaxClassifier(solver="implicit", model="linear", random_state=0)
-    with pytest.warns(ConvergenceWarning, match="interrupted; the model is the one reached so far: it stopped after"):
+    if is_fitted:
         model.partial_fit(X, y, n_kept=0)
-    assert model.predict(X).shape == y.shape
-    assert np.any(model.coef_) == (n_calls > 1)
+        before = model.coef_.copy()
+    monkeypatch.setattr(CoreTraining, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X, y, n_kept=0, keep=keep)
+    assert hasattr(model, "coef_") == is_fitted
+    if is_fitted:
+        np.testing.assert_array_equal(model.coef_, before)
+        assert model.class_count_.sum() == 4000
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("name", ["exact", "pairs", "hybrid", "margin", "utility", "lbfgs", "several models"])
+def test_ctrl_c_in_fit_leaves_the_model_as_it_was(name, seed):
+    rng = np.random.default_rng(seed)
+    X, y = (rng.random(size=(200, 6)) * (rng.random(size=(200, 6)) < 0.5)).astype(np.float32), np.arange(200) % 5
+    model = {
+        "exact": SoftmaxClassifier(solver="exact"),
+        "pairs": SoftmaxClassifier(model="pairs"),
+        "hybrid": SoftmaxClassifier(model="hybrid"),
+        "margin": MarginClassifier(),
+        "utility": AugmentReduceClassifier(),
+        "lbfgs": SoftmaxClassifier(solver="lbfgs"),
+        "several models": SoftmaxClassifier(solver="implicit", n_models=3),
+    }[name]
+    X = sp.csr_array(X)
+
+    def interrupt(state):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y, callback=interrupt)
+    assert not hasattr(model, "classes_")
+    before = model.set_params(random_state=0).fit(X, y).decision_function(X)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:100], y[:100], callback=interrupt)
+    np.testing.assert_array_equal(model.decision_function(X), before)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        assert model.fit(X[:100], y[:100], callback=interrupt, keep="best") is model
+    assert model.class_count_.sum() == 100
+    with pytest.raises(ValueError, match="keep is 'all'; it must be one of 'best' or None"):
+        model.fit(X, y, keep="all")
+
+
+@pytest.mark.parametrize("model", ["pairs", "linear"])
+def test_a_search_for_a_rate_is_ended_by_ctrl_c(model, seed, monkeypatch):
+    monkeypatch.setattr(CoreTraining, "run", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+    X, y = sp.csr_array(np.random.default_rng(seed).random((400, 5))), np.arange(400) % 5
+    with pytest.raises(KeyboardInterrupt):
+        SoftmaxClassifier(
+            model=model,
+            solver="implicit" if model == "linear" else "auto",
+            learning_rate="grid" if model == "linear" else "auto",
+        ).fit(X, y)

@@ -191,7 +191,7 @@ def test_an_interrupt_ends_all_runs_with_the_models_so_far():
 
     model = clone(MODELS["margin"]).set_params(n_models=4, random_state=0)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
-        model.fit(X, y, callback=stop)
+        model.fit(X, y, callback=stop, keep="best")
     assert len(seen) == 3
     assert np.isfinite(model.decision_function(X)).all()
 

@@ -280,7 +280,7 @@ def test_ctrl_c_leaves_the_model_reached(seed):
         return False
 
     with pytest.warns(ConvergenceWarning, match="interrupted"):
-        model = SoftmaxClassifier(solver="lbfgs", alpha=0, max_iter=50).fit(X, y, callback=interrupt)
+        model = SoftmaxClassifier(solver="lbfgs", alpha=0, max_iter=50).fit(X, y, callback=interrupt, keep="best")
     assert model.n_iter_ == 2
     assert model.evaluate(X, y)["log_loss"] == pytest.approx(model.loss_curve_[1], rel=1e-5)
 

@@ -219,7 +219,7 @@ def test_what_ends_a_member_ends_the_fit_and_it_counts_by_its_share(interrupt, s
         model = hybrid(seed)
         if interrupt:
             with pytest.warns(ConvergenceWarning, match="interrupted"):
-                model.fit(X, y, callback=callback)
+                model.fit(X, y, callback=callback, keep="best")
         else:
             model.fit(X, y, callback=callback)
         assert len(calls) == stop

@@ -219,6 +219,17 @@ def test_ctrl_c_ends_training_with_the_vectors_reached_so_far(objective, seed):
             raise KeyboardInterrupt
 
     with pytest.warns(UserWarning, match="training was interrupted; the model is the one reached so far"):
-        model = small(objective=objective).fit(topical(seed, 100), callback=interrupt)
+        model = small(objective=objective).fit(topical(seed, 100), callback=interrupt, keep="best")
     assert model.n_iter_ == len(model.loss_curve_) == 3
     assert model.objective_value() == reached[-1]
+    before = pickle.dumps(model)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(topical(seed, 100), callback=interrupt)
+
+    def stop(state):
+        raise KeyboardInterrupt
+
+    if objective == "softmax":
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(topical(seed, 100), callback=stop)
+    assert pickle.dumps(model) == before

@@ -145,9 +145,13 @@ def in_words(facts: Facts, plan: AnyPlan) -> str:
 def model_bytes(facts: Facts, plan: AnyPlan) -> float:
     """Predict the bytes of a model and of what its training keeps beside it; of pairs the most that there can be."""
     if isinstance(plan, HybridPlan):
-        return sum(model_bytes(facts, member) for member in plan.members.values())
+        n_scored = min(FIGURES.MOST_HELD_OUT, FIGURES.SHARE_HELD_OUT * facts.n_samples)
+        scores = 4.0 * (2 + len(plan.members)) * n_scored * facts.n_classes
+        return scores + sum(model_bytes(facts, member) for member in plan.members.values())
+    if isinstance(plan, FullBatchPlan):
+        return FIGURES.FULL_COPIES * facts.bytes
     if isinstance(plan, PairsPlan):
-        return pairs_bytes(facts, plan.min_count, plan.few_classes)
+        return FIGURES.FEATURE_BYTES * facts.n_features + pairs_bytes(facts, plan.min_count, plan.few_classes)
     if isinstance(plan, BatchesPlan):
         n_rows = facts.n_classes + (facts.n_features if plan.dim else 0)
         return 4.0 * n_rows * padded((plan.dim or facts.n_features) + plan.fit_intercept)

@@ -19,6 +19,7 @@ from manyclass.fitting.planner import Planner
 from manyclass.fitting.streams import Parts, Rows, train_once, within_memory
 from manyclass.parts import Parameters
 from manyclass.training.incremental import NewFeatures
+from manyclass.training.passes import keeping
 from manyclass.training.state import ClassWeight, Starts, State
 from manyclass.weights.arrays import Data, Doubles, Floats
 from manyclass.weights.hashing import FeatureHash
@@ -49,7 +50,7 @@ class LinearClassifier(Answers):
 
     def _fit(self, data: tuple[Any, Any, ArrayLike | None], options: Mapping[str, Any]) -> Self:
         """Fit to X, y and sample_weight."""
-        with self._turn():
+        with self._turn(), keeping(options.get("keep")):
             before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
             if before is not None:
                 before.weights.refuse_compressed("fit with warm_start=True")
@@ -69,6 +70,7 @@ class LinearClassifier(Answers):
         new_features: NewFeatures = "error",
         n_kept: int | Literal["auto"] = "auto",
         max_memory: int | str | None = None,
+        keep: Literal["best"] | None = None,
     ) -> Self:
         """Go on training with new rows, and return the model: `help(manyclass.fitting.fit)` has more.
 
@@ -87,6 +89,10 @@ class LinearClassifier(Answers):
         n_kept : int, rows of a stream that may be kept, so that it is fitted to them anew as they become more; 0: none,
             "auto": up to 100,000 rows and 128 MB, none with max_memory
         max_memory : int or str, as in fit, default=None
+        keep : {"best"} or None, default=None
+            What Ctrl-C leaves. None: it raises KeyboardInterrupt, and the model is as before. "best": of a stream the
+            model keeps the whole parts so far, and a warning says so; of arrays it is as before. No row is counted
+            that was not learned.
         """
         most_kept: int | Literal["auto"] = 0 if max_memory is not None and n_kept == "auto" else n_kept
         call = checked_call(n_passes, learning_rate, half_life, new_classes, most_kept)
@@ -99,18 +105,25 @@ class LinearClassifier(Answers):
                 self._taken(replace(after, sets=()))  # whose coverage was that of the model before
             return after
 
+        state: State | None = self.__dict__.get("_state")
         if not is_stream(X, y):
             refuse(FOR_STREAMS, max_memory=max_memory)
-            step((X, y, sample_weight))
+            with keeping(keep), keeping(None):  # of one part nothing is kept
+                step((X, y, sample_weight))
             return self
         refuse(FOR_ARRAYS, sample_weight=sample_weight)
         planner.check()
-        state: State | None = self.__dict__.get("_state")
         if isinstance(X, Stream) and X.n_features is None and state is not None and state.encoder is not None:
             X = X.encoded(state.encoder)
         bounded = within_memory(planner.parameters, state, X, classes, max_memory)
         quiet = partial(step, planner=planner.changed(verbose=0), hashing=bounded.hashing)  # no bar for each part
-        train_once(bounded, quiet, shown=planner.parameters["verbose"] > 0)
+        try:
+            with keeping(keep):
+                train_once(bounded, quiet, shown=planner.parameters["verbose"] > 0)
+        except KeyboardInterrupt:
+            self.__dict__.pop("_state", None)
+            self.__dict__ |= {} if state is None else {"_state": state}
+            raise
         return self
 
 

@@ -19,7 +19,6 @@ from manyclass.cli.options import WithProgress
 from manyclass.datasets import Planted, make_planted
 from manyclass.metrics import top_k_accuracy
 from manyclass.solvers import Implicit
-from manyclass.training.passes import interruption_of
 
 SAMPLE = 10_000  # new rows to measure on, which make the standard error of a share at most 0.5 %
 # Ten of a hundred features with scores this wide make the right class the first one in about three of ten rows.
@@ -89,8 +88,7 @@ def demo(args: DemoArguments) -> int:
         solver=solver, max_iter=PASSES, fit_intercept=False, n_jobs=n_jobs, random_state=seed, verbose=int(shown)
     )
     begin = time.perf_counter()
-    if interruption_of(lambda: model.fit(data.X, data.y, max_seconds=args.max_seconds)) is not None:
-        raise KeyboardInterrupt
+    model.fit(data.X, data.y, max_seconds=args.max_seconds)
     seconds = time.perf_counter() - begin
     with waiting("fitting scikit-learn's LogisticRegression, to compare with"):
         peer, n_rows, peer_seconds = _fit_scikit_learn(data, max(LEAST_SECONDS, seconds))

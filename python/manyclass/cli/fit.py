@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.margin import MarginClassifier
-from manyclass.classifiers.predictions import vectorizer_of, with_classes
+from manyclass.classifiers.predictions import state_of, vectorizer_of, with_classes
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
@@ -145,7 +145,7 @@ def fit(args: FitArguments) -> int:
         return _fit_choices(args, model)
     if args.class_text and args.estimator != "softmax":
         raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
-    how = {"max_seconds": args.max_seconds, "max_memory": args.max_memory, **args.checkpoints.how}
+    how = {"keep": "best", "max_seconds": args.max_seconds, "max_memory": args.max_memory, **args.checkpoints.how}
     given, notes, vectorizer, classes = (_open_stream if args.stream else _read_rows)(args, model)
     begin = time.perf_counter()
     is_interrupted = interruption_of(lambda: model.fit(**given, **how)) is not None
@@ -331,11 +331,12 @@ def learn(args: LearnArguments) -> int:
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
     how = {"learning_rate": args.learning_rate, "half_life": args.half_life}
     how |= {} if args.n_passes is None else {"n_passes": args.n_passes}
-    n_before, n_rows, is_interrupted, begin = len(model.classes_), 0, False, time.perf_counter()
+    n_before, n_learnt, begin = len(model.classes_), state_of(model).history.n_points, time.perf_counter()
+    is_interrupted = False
     for path in args.data:
-        expected, counts = expected_by(model, need_label=True), list[int]()
+        expected = expected_by(model, need_label=True)
         if args.stream:
-            learn_rows = partial(_learn_stream, args, model, path, expected, counts, how)
+            learn_rows = partial(_learn_stream, args, model, path, expected, how)
         else:
             encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
             rows = labelled_rows(args.reading, path, replace(expected, vectorizer=encoder, learns=True))
@@ -343,10 +344,11 @@ def learn(args: LearnArguments) -> int:
                 print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
             if isinstance(encoder, SequenceEncoder):
                 model.vectorizer_ = encoder
-            counts.append(rows.X.shape[0])
             learn_rows = partial(_learn, model, rows, how)
-        is_interrupted = interruption_of(learn_rows) is not None
-        n_rows += sum(counts)
+        try:
+            is_interrupted = interruption_of(learn_rows) is not None
+        except KeyboardInterrupt:
+            is_interrupted = True
         if is_interrupted:
             break
     seconds = time.perf_counter() - begin
@@ -354,6 +356,7 @@ def learn(args: LearnArguments) -> int:
     with waiting(f"writing {output}"):
         save_model(model, output, load_notes(args.model))
     classes = f"{len(model.classes_)}, {len(model.classes_) - n_before} of them new"
+    n_rows = state_of(model).history.n_points - n_learnt
     _print_fit(model, output, {"rows": n_rows, "classes": classes, "seconds": f"{seconds:.2f}"})
     return interrupted(f"{output} is the model reached so far") if is_interrupted else 0
 
@@ -370,21 +373,18 @@ def _scored(model: Classifier, rows: Records) -> str:
     return f"{unseen} of them with a new label; {loss}accuracy {1 - measures['error']:.4f}"
 
 
-def _learn_stream(
-    args: LearnArguments, model: Classifier, path: str, expected: Expected, counts: list[int], how: dict[str, Any]
-) -> None:
-    """Train on the rows of files in parts, and note how many each part has."""
+def _learn_stream(args: LearnArguments, model: Classifier, path: str, expected: Expected, how: dict[str, Any]) -> None:
+    """Train on the rows of files in parts."""
     if args.prequential or isinstance(expected.vectorizer, SequenceEncoder):
         raise ValueError("--prequential and histories are for rows that are read at once; leave --stream out")
     stream, _ = open_stream(args.reading, path, _form_of(args.reading, path), expected, 0)
 
     def parts() -> Iterator[Any]:
         for X, y in stream:
-            counts.append(X.shape[0])
             yield X, y if expected.several else as_classes(model.classes_, y)
 
     if not expected.several:
-        model.partial_fit(parts(), **how)
+        model.partial_fit(parts(), keep="best", **how)
         return
     for X, Y in parts():
         names = np.arange(Y.shape[1]) if stream.label_names is None else stream.label_names

@@ -88,7 +88,7 @@ def skipgram(args: SkipgramArguments) -> int:
     if args.evaluate_sample is not None:
         check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
     begin = time.perf_counter()
-    is_interrupted = interruption_of(lambda: model.fit(args.corpus, **args.checkpoints.how)) is not None
+    is_interrupted = interruption_of(lambda: model.fit(args.corpus, keep="best", **args.checkpoints.how)) is not None
     seconds = time.perf_counter() - begin
     model.save_word2vec(args.output, binary=args.output.endswith(".bin"))
     rows: dict[str, Any] = {

@@ -605,7 +605,11 @@ class SharedOptions(TypedDict, total=False):
         Called with a `TrainingState` after each pass; it returns True to stop.
     max_seconds : float, default=None
         Seconds after which training stops, even within a pass; those of callbacks do not count. A warning says
-        where it stopped and, after Ctrl-C, too, the model is the one reached so far.
+        where it stopped, and the model is the one reached so far.
+    keep : {"best"} or None, default=None
+        What Ctrl-C leaves. None: it raises KeyboardInterrupt, and the model is as before. "best": fit ends with the
+        best model reached so far, of a stream that of the whole parts so far, and a warning says where; before there is
+        any, KeyboardInterrupt is raised.
     checkpoint : path-like, default=None
         The folder of checkpoints: `help(manyclass.training.checkpoint)`.
     every : str such as "10min" or int, default="10min"
@@ -620,6 +624,7 @@ class SharedOptions(TypedDict, total=False):
     max_memory: int | str | None
     callback: Callback | None
     max_seconds: float | None
+    keep: Literal["best"] | None
     checkpoint: PathLike | None
     every: str | int
     resume: bool

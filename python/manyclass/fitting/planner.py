@@ -24,7 +24,7 @@ from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Chosen, Parameters, Part, is_open, part_name
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
-from manyclass.training.passes import fork, interruption_of, warn_user
+from manyclass.training.passes import fork, interruption_of, warn_interrupted, warn_user
 from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan, ScoredRows, draw_rows_out, held_out
 from manyclass.training.start import First
 from manyclass.training.state import Calibration, FitReport, History, Points, State
@@ -443,7 +443,7 @@ class _Runs:
             try:
                 other = self._run(n, chosen, points)
             except KeyboardInterrupt:
-                warn_user("training was interrupted; the model is the mean of the runs so far")
+                warn_interrupted("is the mean of the runs so far")
                 break
             weights = weights.add_to_mean(other.weights, n)
             curves.append(other.curve)

@@ -103,7 +103,7 @@ from manyclass.figures import FIGURES
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.protocols import Encoder
-from manyclass.training.passes import Progress, interruption_of, progress_bar, warn_interrupted, warn_of_clock
+from manyclass.training.passes import Progress, keeping, progress_bar, warn_interrupted, warn_of_clock
 from manyclass.training.state import State
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import Weights
@@ -218,9 +218,7 @@ class PartByPart:
                 self.n_visits += n_rows[-1]
                 self._bar.set_postfix_str(f"{self.heading}part {place}, loss {losses[-1]:.4f}")
                 self._bar.update(n_rows[-1])
-                if self.ended:
-                    break
-        except KeyboardInterrupt:  # while rows were read
+        except KeyboardInterrupt:  # the part it came in, whose rows are not counted, changes nothing
             if not self.n_visits:
                 raise
             self.ended = True
@@ -230,15 +228,10 @@ class PartByPart:
         return float(np.average(losses, weights=n_rows)) if n_rows else np.nan
 
     def _train(self, place: int, part: Rows, numbers: NDArray[np.int64] | None, losses: list[float]) -> None:
-        def step() -> None:
-            curve = self._step(part, numbers).curve
-            losses.append(float(curve[-1]) if len(curve) else np.nan)
-
-        with told_of_part(place):
+        with told_of_part(place), keeping(None):
             _check_growth(self._bounded.labels, part[1])
-            self.ended = interruption_of(step) is not None
-        if self.ended:
-            warn_interrupted(self._in_words())
+            curve = self._step(part, numbers).curve
+        losses.append(float(curve[-1]) if len(curve) else np.nan)
 
     def _in_words(self) -> str:
         seconds = time.perf_counter() - self._begin

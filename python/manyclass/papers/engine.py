@@ -38,7 +38,6 @@ from manyclass.training.passes import progress_bar
 from manyclass.version import __version__
 
 RECORDS = "runs.jsonl"
-INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
 
 Results = dict[str, Any]
 Note = Callable[[str], None]
@@ -463,8 +462,6 @@ def _perform(experiment: Experiment, run: Run, context: Context) -> dict[str, An
             record["error"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
     # That training diverged or did not end.
     texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
-    if any(INTERRUPTED in text for text in texts):
-        raise KeyboardInterrupt  # the estimator took Ctrl-C for itself, and the run is not whole
     record["seconds"] = round(time.perf_counter() - begin, 3)
     record["cpu_seconds"] = round(time.process_time() - processor, 3)
     record["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

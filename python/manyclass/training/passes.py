@@ -9,9 +9,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
 from manyclass import _core
-from manyclass.checks import check_number, outer_level
+from manyclass.checks import check_choice, check_number, outer_level
 from manyclass.training.plan import ScoredRows
 from manyclass.weights.tensor_file import Arrays, Position, Saved
 
@@ -107,8 +108,25 @@ def place_in_words(seconds: float, n: int, n_all: int) -> str:
     return f"stopped after {seconds:.3g} s in pass {n} of {n_all}"
 
 
+_KEEPS: ContextVar[bool] = ContextVar("_KEEPS", default=False)
+
+
+@contextmanager
+def keeping(keep: Literal["best"] | None) -> Iterator[None]:
+    """Let Ctrl-C end what is trained within with the model reached so far, where that is to be kept ("best")."""
+    if keep is not None:
+        check_choice("keep", keep, ("best",), "None")
+    before = _KEEPS.set(keep is not None)
+    try:
+        yield
+    finally:
+        _KEEPS.reset(before)
+
+
 def warn_interrupted(place: str) -> None:
-    """Warn that Ctrl-C has ended a training at a place."""
+    """Warn that Ctrl-C has ended a training at a place; where what was reached is not kept, let it end the call."""
+    if not _KEEPS.get():
+        raise KeyboardInterrupt
     warn_user(f"training was {WORD}; the model is the one reached so far: it {place}")
 
 
@@ -138,7 +156,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def interruption_of(train: Callable[[], object]) -> str | None:
-    """Train; return the warning of Ctrl-C, if that ended it. Other warnings are given on.
+    """Train with what is reached being kept; return the warning of Ctrl-C, if that ended it. Others are given on.
 
     Parameters
     ----------
@@ -222,7 +240,13 @@ def drive(
     Warns
     -----
     ConvergenceWarning
-        If training diverged, was interrupted, or did not end within its seconds; the model is the one reached before.
+        If training diverged, did not end within its seconds or, within `keeping`, was interrupted; the model is the one
+        reached before.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At Ctrl-C, but within `keeping`.
     """
     training = _Drive(passes, state, stage, max_seconds)
     position = training.at
@@ -424,10 +448,7 @@ class Validation:
 
 
 def quietly(train: Callable[[], T]) -> T:
-    """Train without telling that it diverged; Ctrl-C, which training takes for the end of a fit, ends the search."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        result = train()
-    if any("interrupted" in str(w.message) for w in caught):
-        raise KeyboardInterrupt
-    return result
+    """Train without telling that it diverged; Ctrl-C ends the search."""
+    with warnings.catch_warnings(), keeping(None):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return train()

@@ -351,7 +351,8 @@ class StoredWeights:
         width, n_rows = padded(n_hidden + intercept), len(centre) or n_features
         embeddings = aligned_zeros(n_rows, width) if embedding_dim is not None and rng is not None else NOTHING
         if embeddings.size and rng is not None:
-            embeddings[:, :n_hidden] = rng.standard_normal((n_rows, n_hidden), dtype=np.float32)
+            for rows_of_block in np.array_split(embeddings[:, :n_hidden], 1 + embeddings.size // BLOCK_NUMBERS):
+                rows_of_block[:] = rng.standard_normal(rows_of_block.shape, dtype=np.float32)
             embeddings *= np.float32(1 / np.sqrt(n_hidden))
         rows = cls.linear(aligned_zeros(n_classes, width), np.zeros(n_classes, np.float32), by_feature=False)
         more: dict[str, Any] = {"n_features": n_features, "embeddings": embeddings, "centre": centre}

@@ -32,7 +32,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ from manyclass.checks import check_number, n_threads_from, seed_from, set_named
 from manyclass.compressed import split_words
 from manyclass.parts import Parameters, hinting, storing
 from manyclass.training.checkpoint import EVERY, Checkpoints
+from manyclass.training.passes import keeping
 from manyclass.weights.arrays import aligned_zeros, padded
 from manyclass.weights.tensor_file import PathLike
 from manyclass.words.corpus import Corpus, Documents, read_corpus
@@ -157,10 +158,9 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         checkpoint: PathLike | None = None,
         every: str | int = EVERY,
         resume: bool = False,
+        keep: Literal["best"] | None = None,
     ) -> SkipGram:
-        """Train on a corpus.
-
-        Ctrl-C ends training, and the vectors reached so far stay. An error leaves the vectors of an earlier fit.
+        """Train on a corpus. An error leaves the vectors of an earlier fit.
 
         Parameters
         ----------
@@ -177,6 +177,9 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             Time or number of passes between two checkpoints.
         resume : bool, default=False
             Whether to go on from the checkpoints in the folder.
+        keep : {"best"} or None, default=None
+            What Ctrl-C leaves. None: it raises KeyboardInterrupt, and the vectors are as before. "best": training ends
+            with the vectors reached so far, and a warning says where.
 
         Returns
         -------
@@ -197,7 +200,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             data = {"tokens": corpus.tokens, "sentences": corpus.sentences, "words": words}
             seed = checkpoints.seed(Parameters.of(self), data)
         state = self._start(corpus, plan, seed)
-        self._keep(state, *train(plan, state, callback, checkpoints, verbose=self.verbose > 0))
+        with keeping(keep):
+            self._keep(state, *train(plan, state, callback, checkpoints, verbose=self.verbose > 0))
         self._n_fit = int(self.counts_.sum())
         return self
 
@@ -212,6 +216,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     ) -> SkipGram:
         """Train on with a new text, or begin with it; an error leaves the model as it was.
 
+        Ctrl-C raises KeyboardInterrupt and leaves the model as it was, too.
         Known words stay and their counts are added up; words that occur `min_count` times in this text join them.
         Afterwards `objective_value` is about this text.
 
