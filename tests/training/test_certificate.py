@@ -272,3 +272,18 @@ def test_full_passes_of_several_labels_do_not_go_on():
     model = SoftmaxClassifier(solver="lbfgs", alpha=0.1).fit(X, Y)
     with pytest.raises(ValueError, match="solver='lbfgs', which does not go on"):
         model.partial_fit(X, Y)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("weighs", ["class", "rows"])
+def test_rows_of_a_class_of_weight_0_are_rows_of_the_fit(weighs, seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(100, 4)).astype(np.float32), np.arange(100) % 4
+    sample_weight = None if weighs == "class" else (y > 0).astype(float)
+    model = SoftmaxClassifier(solver="lbfgs", alpha=0.01, class_weight={0: 0.0} if weighs == "class" else None)
+    bounds = model.fit(X, y, sample_weight).certificate(X, y, sample_weight)
+    assert 0 <= bounds["gap"] < 1e-6
+    if weighs == "rows":
+        assert bounds == model.certificate(X[y > 0], y[y > 0])
+        with pytest.raises(ValueError, match="unseen in fit"):
+            model.certificate(X, y)

@@ -19,7 +19,7 @@ from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import SoftmaxPlanner
 from manyclass.fitting.points import times_class_weight
 from manyclass.fitting.streams import Parts
-from manyclass.labels import labels_by_row, positions_of
+from manyclass.labels import labels_by_row, positions_of, sorted_classes
 from manyclass.parts import Part, hinting, storing
 from manyclass.protocols import ClassText
 from manyclass.training.plan import Labels
@@ -208,6 +208,9 @@ class SoftmaxClassifier(LabelClassifier):
     def certificate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the objective of the fit, "primal", a proven lower bound of its optimum, "dual", and their "gap".
 
+        Sums are in double precision, of features as training sees them: with scaling="standard" rounded to float32
+        anew, which moves the optimum by some 1e-8 of itself.
+
         Parameters
         ----------
         X : the rows of the fit, which are passed over three to eleven times
@@ -225,11 +228,13 @@ class SoftmaxClassifier(LabelClassifier):
             lists = lists_of(state, y, x.shape[0])
             row_labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
         else:
-            labels = positions_of(labels_by_row(y, x.shape[0]), state.classes, "y")
-            weights = times_class_weight(weights, self.class_weight, labels, state.classes)
-            row_labels = Labels.single(labels)
+            classes, places = sorted_classes(labels_by_row(y, x.shape[0]), state.classes)
+            weights = times_class_weight(weights, self.class_weight, places, classes)
+            row_labels = Labels.single(places.astype(np.int32))
         rows = counting(np.diff(row_labels.indptr) * (1.0 if weights is None else weights))
         row_labels = row_labels if rows is None else row_labels.of(rows)
+        if not state.several:  # of weight 0 there are rows of other classes
+            row_labels = Labels.single(positions_of(classes[row_labels.ids], state.classes, "y"))
         x, weights = x if rows is None else x[rows], normalized(taken(weights, rows))
         if getattr(chosen.get("model", self.model), "scaling", "none") == "standard":
             scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)

@@ -14,6 +14,7 @@ from manyclass.checks import check_number, checked_ids
 from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes
 
 MOST_LABELS = 2**31 - 1  # positions are int32
+LIKE_KINDS = {"u": "i", "U": "O"}  # kinds of NumPy's types whose labels are compared
 
 
 class LabelRows(NamedTuple):
@@ -44,32 +45,43 @@ def places(k: Any) -> NDArray[np.int64]:
 
 
 def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:
-    """Return labels of rows and predictions as numbers where both are names, dates or other labels; else as they are.
+    """Return labels of rows and predictions as numbers where they are no positions but labels that `fit` takes.
 
     Parameters
     ----------
     truth : array-like of labels of shape (n,), or list of lists of labels
     predicted : array-like of labels of shape (n, m)
-        As `predict_top_k` returns them: "", None or NaT is none, and becomes -1.
+        As `predict_top_k` returns them. None, NaN, NaT, what a mask hides and, where no row has such a label, "" and -1
+        are none, and become -1.
     """
     if sp.issparse(predicted) or sp.issparse(truth):
         return truth, predicted
-    names = np.asarray(predicted)
-    if names.dtype.kind not in "OUMm" or names.ndim != 2:
-        return truth, predicted
-    single = all(np.ndim(row) == 0 for row in truth)
-    lists = [[label] for label in truth] if single else [list(row) for row in truth]
-    right = as_labels(list(chain.from_iterable(lists)))
-    missing = np.isnat(names) if names.dtype.kind in "mM" else names == None  # noqa: E711
-    if "" not in right.tolist():  # where a class is called so, it is one
-        missing |= names == ""
-    labels = sorted_classes(join_labels([right, as_labels(names[~missing])]), name="predicted")[0]
+    names, is_array = np.asarray(predicted), isinstance(truth, np.ndarray)
+    single = is_array or not any(isinstance(row, set | frozenset) or np.ndim(row) for row in truth)
+    lists = [] if single else [list(row) for row in truth]
+    right = as_labels(truth if single else list(chain.from_iterable(lists)))
+    missing = np.ma.getmaskarray(predicted) | (names != names) | (names == None)  # noqa: E711
+    kinds, labels_there = {names.dtype.kind, right.dtype.kind}, set(right.ravel().tolist())
+    for word in ("", -1):  # where a class is called so, it is one
+        missing |= False if word in labels_there else names == word
+    present = as_labels(names[~missing])
+    are_positions = kinds <= set("iu") and _are_positions(names[~missing]) and _are_positions(right)
+    kind, kind_there = (LIKE_KINDS.get(labels.dtype.kind, labels.dtype.kind) for labels in (present, right))
+    is_other_kind = kind != kind_there if right.size else names.dtype.kind in "iufb"
+    if names.ndim != 2 or right.ndim != 1 or are_positions or is_other_kind:
+        return truth, np.ma.filled(predicted, -1) if isinstance(predicted, np.ma.MaskedArray) else predicted
+    labels = sorted_classes(join_labels([right, present]), name="predicted")[0]
     numbers = np.full(names.shape, -1, dtype=np.int64)
-    numbers[~missing] = find_positions(names[~missing], labels, "predicted")
-    ends = np.cumsum([0, *map(len, lists)])
-    places_of = find_positions(right, labels, "the truth").tolist()
-    rows = [places_of[begin:end] for begin, end in pairwise(ends.tolist())]
-    return ([row[0] for row in rows] if single else rows), numbers
+    numbers[~missing] = find_positions(present, labels, "predicted")
+    positions = find_positions(right, labels, "the truth")
+    ends = np.cumsum([0, *map(len, lists)]).tolist()
+    rows = [positions[begin:end].tolist() for begin, end in pairwise(ends)]
+    return (positions if is_array else positions.tolist() if single else rows), numbers
+
+
+def _are_positions(labels: NDArray[Any]) -> bool:
+    """Whether integers are positions of labels as the core has them."""
+    return bool(labels.size == 0 or (labels.min() >= 0 and labels.max() < MOST_LABELS))
 
 
 def label_rows(name: str, Y: Any) -> LabelRows:
@@ -78,6 +90,8 @@ def label_rows(name: str, Y: Any) -> LabelRows:
         Z = _canonical(name, Y)
         if Z.data.dtype.kind == "f" and np.isnan(Z.data).any():
             raise ValueError(f"{name} holds NaN; a non-zero entry is a label")
+        if Z.data.dtype.kind in "if" and Z.data.min(initial=0) < 0:
+            raise ValueError(f"{name} holds {Z.data.min():g}; an entry above 0 is a label, and none may be below")
         if not Z.data.all():
             Z = Z.copy()
             Z.eliminate_zeros()
