@@ -246,9 +246,9 @@ class Figures:
     ROWS_OF_LONG: float = 5.0
     MOST_NEXT: int = 3
     MOST_TOGETHER: float = 0.1
-    # Own classes of rows are never labels where none was one of a training, which by their frequencies alone would be
-    # less probable by this many nats: what a mixture must gain (evaluate/label_mixtures.cpp).
-    LEAST_TO_NEVER_REPEAT: float = 5.0
+    # Nats that all rows together must gain where counts are of both directions, or where own classes of rows never were
+    # labels and their frequencies say what chance would make of that; any mixture must (evaluate/label_mixtures.cpp).
+    LEAST_OF_MIXTURE: float = 5.0
     # How much of a history counts: the lengths and decays that small embeddings try, from the first length and
     # MEMORY_DECAY on; a longer memory must gain MEMORY_GAIN nats, as all rows cost more, be of use to MEMORY_LONGER of
     # the rows, and leave them MEMORY_ENTRIES entries. Of 16, 32 and 64 columns, 1 to 6 passes, 32, 128 and 512 draws

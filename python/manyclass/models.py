@@ -115,7 +115,8 @@ class Hybrid(Model):
        SCENT are further members; more labels are those of the decoupled softmax. Several labels then get a temperature.
     4. Counts are mixed in: p_k = (1 - l m) softmax_k + l q_k, q_k = sum_j a_j C_jk / (C_j + s), m = sum_k q_k. C_jk is
        how many rows had feature j and class k, C_j how many labels the rows of feature j had, a_j = |x_j| / sum |x_j|,
-       s one of 0.3, 1, 3, ..., 300. `partial_fit` counts on.
+       s one of 0.3, 1, 3, ..., 300. Of next items the rows that have k and class j are counted with them where that is
+       better on the rows held out: what came before and after. `partial_fit` counts on.
     5. Repeats are mixed in where labels are numbers or names of columns, as next items of histories are:
        (1 - rho) p_k + rho w_k / sum w, w_k = (|x_k| / max |x|)^gamma v_k, over the row's own columns, the softmax being
        over the other classes; gamma is 0, 1/2 or 1, and v_k is 1 or (C_kk + s mu) / (C_k + s), how often item k came

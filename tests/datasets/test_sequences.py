@@ -391,3 +391,45 @@ def test_items_that_never_come_again_are_not_expected(how, tmp_path, seed):
     model = SoftmaxClassifier(random_state=seed, **how).fit(sequences, vectorizer=SequenceEncoder())
     again = (model.vectorizer_.transform(sequences) != 0).toarray()
     assert model.predict_proba(sequences)[again].sum() / 300 > 0.01
+
+
+def test_counts_are_of_what_came_before_and_after(tmp_path, seed):
+    """Sessions are pairs of items that belong together, in any order: each says as much of the other order."""
+    rng = np.random.default_rng(seed)
+    n_items = 300
+    friends = rng.integers(0, n_items, size=(n_items, 3))
+
+    def sessions(n):
+        firsts = rng.integers(0, n_items, size=n)
+        return [rng.permutation([i, *rng.choice(friends[i], 2)]).tolist() for i in firsts]
+
+    first, more = [list(map(int, range(n_items))), *sessions(1500)], sessions(50)
+    encoder = SequenceEncoder(n_last=20, decay=0.0)
+    model = SoftmaxClassifier(model=models.Hybrid(margins="ignore", linear="ignore"), dim=8, random_state=seed)
+    model.fit(first, vectorizer=encoder)
+
+    def check_counts(model, sequences):
+        weights = model._weights
+        assert weights.mixture.both
+        columns = {item: column for column, item in enumerate(model.vectorizer_.items_.tolist())}
+        places = {label: place for place, label in enumerate(model.classes_.tolist())}
+        counts, totals = np.zeros((n_items, len(places))), np.zeros(n_items)
+        for one in sequences:
+            for end in range(1, len(one)):
+                label = one[end]
+                for before in set(one[max(0, end - 20) : end]):
+                    counts[columns[before], places[label]] += 1
+                    totals[columns[before]] += 1
+                    if before in places:
+                        counts[columns[label], places[before]] += 1
+                        totals[columns[label]] += 1
+        features = np.repeat(np.arange(n_items), np.diff(weights.indptr))
+        np.testing.assert_array_equal(weights.counts, counts[features, weights.classes])
+        np.testing.assert_array_equal(weights.totals, totals)
+        assert weights.counts.sum() > 0.95 * counts.sum()  # pairs of rows held out alone have none
+
+    check_counts(model, first)
+    model.save(tmp_path / "model")
+    model = load(tmp_path / "model")
+    model.partial_fit(more)
+    check_counts(model, [*first, *more])

@@ -7,6 +7,7 @@ searches, for these shares as for scales, are the core's (exact/score_scales.hpp
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
 from manyclass.figures import FIGURES
 from manyclass.training.plan import BatchesPlan, GroupIds, Labels, PairsPlan, ScoredRows, draw_rows_out
-from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
+from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
@@ -246,19 +247,19 @@ def label_mixtures(weights: Weights, classes: Ids, held_out: ScoredRows) -> _cor
     return weights.label_mixtures(as_csr(x)[rows], classes, ids, r, n_threads)
 
 
-def best_mixture(weights: Weights, features: Ids | None, held_out: ScoredRows) -> Weights | None:
+def best_mixture(weights: Weights, classes: Ids, held_out: ScoredRows) -> tuple[Weights, float]:
     """Return weights with the mixture that has the least log-loss on held-out rows, of counts if they have any.
 
-    Where `features` are classes, repeats of those that a row has are mixed in, too, if that is better; or where
-    repeats are common and it is not worse beyond chance. None where no mixture betters these rows by more than 5 nats
-    together.
+    Where features are `classes`, repeats of those that a row has are mixed in, too, if that is better; or where
+    repeats are common and it is not worse beyond chance. The sum of the losses of these rows comes with them: it is
+    infinite, and nothing is mixed in, where no mixture betters these rows by more than 5 nats together.
     """
-    classes = NO_OWN if features is None else own_classes(features, weights.n_features)
     best = label_mixtures(weights, classes, held_out).best()
     if best is None:
-        return None
-    numbers, has_own, _ = best
-    return replace(weights, own=classes if has_own else NO_OWN, mixture=Mixture(**numbers))
+        return weights, math.inf
+    numbers, has_own, loss = best
+    mixture = replace(weights.mixture, **numbers)
+    return replace(weights, own=classes if has_own else NO_OWN, mixture=mixture), loss
 
 
 def ranks_worse(mixed: Weights, weights: Weights, held_out: ScoredRows) -> bool:

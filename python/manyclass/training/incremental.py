@@ -51,6 +51,7 @@ from manyclass.training.minibatches import (
     mixed,
     most_held_out,
     start_at_rows,
+    turned,
 )
 from manyclass.training.plan import (
     MINIBATCH_IMPLICIT,
@@ -554,6 +555,8 @@ class Terms:
         for plan in self.plans:
             if isinstance(plan, PairsPlan):
                 grown = grow_pairs(plan, model.pairs_alone, squares, position, points)
+                if model.mixture.both:
+                    grown = grow_pairs(plan, *grown, np.arange(points.n_classes), turned(points, grown[0].own))
             elif self.is_sum:
                 grown = grow_rows(plan, model.rows_alone, squares, position, points.n_classes)
             else:

@@ -403,6 +403,7 @@ class _Sum:
         if plan.pairs is not None or isinstance(points.x, sp.csr_array):  # 5, 6
             split, unmixed = self._split, weights
             weights = mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))
+            squares = squares.of_more_pairs(unmixed, weights) if weights.mixture.both else squares
             if points.several and weights.mixture.is_on and blend.ranks_worse(weights, unmixed, split.scored):
                 weights = blend.in_order_of(unmixed, weights, split.scored)
             weights = counted(weights, points.some(split.held_out), weights.mixture)

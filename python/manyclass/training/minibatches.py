@@ -23,9 +23,9 @@ from manyclass.labels import columns_of_classes
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
-from manyclass.training.plan import AnyPlan, BatchesPlan, HybridPlan, PairsPlan, ScoredRows
+from manyclass.training.plan import AnyPlan, BatchesPlan, HybridPlan, Labels, PairsPlan, ScoredRows
 from manyclass.training.state import EarlierModel, Points, Squares, normalized, shares_of_classes
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, Mixture
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
@@ -398,9 +398,25 @@ def beside(terms: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
 def counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
     """Return weights that have counts, if any, with those of more points, and this mixture."""
     if len(weights.counts):
-        x, labels = as_csr(points.x), points.labels
-        weights = weights.counted(x, labels.indptr, labels.ids, normalized(points.weights))
+        for seen in (points, turned(points, weights.own)) if mixture.both else (points,):
+            weights = weights.counted(as_csr(seen.x), seen.labels.indptr, seen.labels.ids, normalized(seen.weights))
     return replace(weights, mixture=mixture)
+
+
+def turned(points: Points, own: Ids) -> Points:
+    """Return points whose features are what labels are, and whose labels are the classes that features are."""
+    (indptr, features, _), labels, n_rows = csr_parts(as_csr(points.x)), points.labels, len(points.labels)
+    feature_of = np.full(points.n_classes, -1, np.int32)
+    feature_of[own[own >= 0]] = np.flatnonzero(own >= 0)
+
+    def cells(rows: NDArray[np.int64], columns: Ids, n_columns: int) -> sp.csr_array:
+        rows, columns = rows[columns >= 0], columns[columns >= 0]
+        return sp.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=(n_rows, n_columns))
+
+    x = cells(labels.rows, feature_of[labels.ids], len(own))
+    before = cells(np.repeat(np.arange(n_rows), np.diff(indptr)), own[features], points.n_classes)
+    before.sort_indices()
+    return replace(points, x=x, labels=Labels(before.indptr.astype(np.int64), before.indices.astype(np.int32)))
 
 
 def mixed(
@@ -408,21 +424,33 @@ def mixed(
 ) -> Weights:
     """Return weights with counts and repeats mixed in, if points that they were not trained on say so.
 
-    With `least` a small share of counts is the least: a stream's later rows may say more.
+    Counts of next items are of what came after an item, or of what came before it, too, whichever is better. With
+    `least` a small share of counts is the least: a stream's later rows may say more.
     """
     if not isinstance(plan, HybridPlan):
         return weights
-    with_counts = weights
-    if plan.counts and plan.pairs is not None:
-        nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
-        with_counts = counted(nothing, trained_points, Mixture(shrinkage=FIGURES.SHRINKAGE, counts_own=True))
-    class_features = features_of_classes(plan, points)
-    best = blend.best_mixture(
-        with_counts, class_features, ScoredRows(telling.x, telling.labels, plan.n_threads, telling.weights)
-    )
-    if best is None:
-        best = with_counts if least else weights
-    if least and plan.counts and plan.pairs is not None:
+    has_counts, class_features = plan.counts and plan.pairs is not None, features_of_classes(plan, points)
+    own = NO_OWN if class_features is None else blend.own_classes(class_features, weights.n_features)
+    scored = ScoredRows(telling.x, telling.labels, plan.n_threads, telling.weights)
+
+    def with_mixture(weights: Weights, *, both: bool) -> tuple[Weights, float]:
+        if has_counts:
+            nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32), own=own)
+            first = Mixture(shrinkage=FIGURES.SHRINKAGE, counts_own=True, both=both)
+            weights = replace(counted(nothing, trained_points, first), own=NO_OWN)
+        return blend.best_mixture(weights, own, scored)
+
+    best, loss = with_mixture(weights, both=False)
+    is_of_items = points.column_labels is not None and len(own) > 0 and not points.several
+    if has_counts and plan.pairs is not None and is_of_items and not least:
+        everywhere = np.arange(points.n_classes)
+        union = weights.new_pairs(points.n_classes, everywhere, *support_of(plan.pairs, turned(trained_points, own)))
+        wider, least_loss = with_mixture(weights.grown(points.n_classes, everywhere, union), both=True)
+        if least_loss < loss - FIGURES.LEAST_OF_MIXTURE:
+            best, loss = replace(wider, own=own), least_loss
+    if loss == np.inf and not least:
+        best = weights
+    if least and has_counts:
         best = replace(best, mixture=replace(best.mixture, share=max(FIGURES.LEAST_OF_STREAM, best.mixture.share)))
     return best if class_features is None else without_repeats(best, class_features, points)
 
@@ -437,7 +465,7 @@ def without_repeats(weights: Weights, class_features: Ids, points: Points) -> We
     x, labels, own = as_csr(points.x), points.labels, blend.own_classes(class_features, points.x.shape[1])
     indptr, features, _ = csr_parts(x)
     shares = np.append(shares_of_classes(labels, points.n_classes, points.weights), 0.0)
-    if np.bincount(features, minlength=len(own)) @ shares[own] < FIGURES.LEAST_TO_NEVER_REPEAT:
+    if np.bincount(features, minlength=len(own)) @ shares[own] < FIGURES.LEAST_OF_MIXTURE:
         return weights
     of_labels = class_features[labels.ids]
     rows = labels.rows[of_labels >= 0]

@@ -216,6 +216,8 @@ class Mixture:
         repeat alike.
     kept : int
         Classes that stay the first ones, in the order of the scores without a mixture.
+    both : bool
+        Whether C_jk counts, too, the rows that have k as a feature and j as a label: what came before and after.
     """
 
     share: float = 0.0
@@ -225,6 +227,12 @@ class Mixture:
     power: float = 0.0
     rate: float = 0.0
     kept: int = 0
+    both: bool = False
+
+    @property
+    def in_core(self) -> dict[str, Any]:
+        """The numbers that scores are made with."""
+        return {name: number for name, number in vars(self).items() if name != "both"}
 
     @property
     def is_on(self) -> bool:

@@ -153,9 +153,10 @@ def _counts(
     """Return the counts of a file and how they are mixed in, by field, if it has any."""
     if "counts" not in facts:
         return {}
-    numbers = {"rate": 0.0, "kept": 0} | facts["counts"]  # which earlier versions do not write
+    numbers = {"rate": 0.0, "kept": 0, "both": False} | facts["counts"]  # which earlier versions do not write
     mixture = Mixture(**{number.name: numbers[number.name] for number in fields(Mixture)})
-    check_flag("counts_own", mixture.counts_own)
+    for name in ("counts_own", "both"):
+        check_flag(name, getattr(mixture, name))
     for name, high in MOST.items():
         check_number(name, getattr(mixture, name), low=0, high=high)
     check_number("kept", mixture.kept, low=0, high=n_classes, integer=True)

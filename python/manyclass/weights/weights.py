@@ -75,7 +75,7 @@ class Weights(StoredWeights):
             intercept_column=self.intercept_column,
             relu=self.relu,
             coded=self.codes is not None,
-            mixture=_core.CountMixture(counts=self.counts, totals=self.totals, own=self.own, **vars(self.mixture)),
+            mixture=_core.CountMixture(counts=self.counts, totals=self.totals, own=self.own, **self.mixture.in_core),
             block_numbers=BLOCK_NUMBERS,
         )
 
