@@ -411,8 +411,8 @@ def ours(data: Data, folder: Any, name: str, n_models: int | None) -> dict[str, 
     best = model.predict_top_k(X, K)[0]
     told["predict_ms"] = 1e3 * (time.process_time() - begin) / len(data.rows)
     told |= ranked(data, best) | {"log_loss": model.evaluate(X, y)["log_loss"]}
-    decay = model.vectorizer_.decay_ if data.is_ordered else 0
-    return told | {"setting": f"decay {decay}, {model._weights.mixture}"}
+    memory = f"{model.vectorizer_.n_last_} items, decay {model.vectorizer_.decay_}, " if data.is_ordered else ""
+    return told | {"setting": f"{memory}{model._weights.mixture}"}
 
 
 def apart(run: Callable[[], dict[str, Any]], most_seconds: int | None = None) -> dict[str, Any]:

@@ -423,12 +423,14 @@ class _MemoryTrial:
         """Return the mean log-loss of the rows that tell, in nats, of scores times their best factor."""
         indptr, indices, data = _core.recency_rows(*self._histories, n_last, decay)
         x = csr_from_core(data, indices, indptr, (len(self._labels), self._n_items))
-        trained = np.delete(np.arange(len(self._labels)), self._telling)
-        points = Points.numbered(x[trained], Labels.single(self._labels[trained]), self._n_items)
-        weights = fit_batches(self._plan(), points, Watch()).weights
+        rows = np.delete(np.arange(len(self._labels)), self._telling)
+        points = Points.numbered(x[rows], Labels.single(self._labels[rows]), self._n_items)
+        trained = fit_batches(self._plan(), points, Watch())
+        if not trained.complete:  # by Ctrl-C, and there is no model yet
+            raise KeyboardInterrupt
         telling = ScoredRows(x[self._telling], Labels.single(self._labels[self._telling]))
         telling = blend.fewer_rows(telling, self._n_items, 3)
-        return blend.best_factor_of(weights.scores(telling.x, 1), telling, blend.MEAN_LOG_LOSS)[1]
+        return blend.best_factor_of(trained.weights.scores(telling.x, 1), telling, blend.MEAN_LOG_LOSS)[1]
 
     def _plan(self) -> BatchesPlan:
         """The plan of embeddings as a fit has them, but of few columns and draws."""
