@@ -286,3 +286,9 @@ def run_histories(first: int, n: int, n_steps: int = 8) -> None:
 @pytest.mark.parametrize("n", [60, pytest.param(10_000, marks=pytest.mark.long)])
 def test_no_order_of_tables_fits_files_and_questions_breaks_a_choice_model(n):
     run_histories(int(os.environ.get("MANYCLASS_FIRST_HISTORY", "0")), n)
+
+
+@pytest.mark.parametrize("number", [3620, 5279, 6156, 6582])
+def test_histories_that_found_faults_find_them_no_more(number):
+    """Newton steps and drawn ones that overflowed, shares above 1 by rounding, exponentials of a mixed logit."""
+    run_histories(number, 1)

@@ -128,8 +128,8 @@ class MixtureProblem:
     logit: ChoiceObjective
 
     def probabilities(self, theta: Doubles) -> Doubles:
-        """Return the probability of each alternative, (n_rows, n_alternatives)."""
-        return self.state.mean("probabilities", theta, self.logit)
+        """Return the probability of each alternative, (n_rows, n_alternatives), 1 at most as rounding leaves more."""
+        return np.minimum(self.state.mean("probabilities", theta, self.logit), 1.0)
 
     def inclusive_values(self, theta: Doubles) -> Doubles:
         """Return the expected logsum of each row, (n_rows,)."""

@@ -47,7 +47,7 @@ SEEN = 1e-14  # of a loss: less is lost in rounding
 SMALL = 1e-3  # of the same: where a direction may be one of recession, longer steps are tried
 ROUNDING = 1e-15  # of second derivatives: less is none
 NEAR = 0.01  # moves of utilities by a Newton step that ends at a maximum: towards none, each moves some by 1
-MOST_SAMPLED = 300  # coefficients that few rows are asked about: of more, those that all rows say are never chosen
+MOST_WALKED = 300  # coefficients of which all directions are looked for
 MOST_STEPS, MOST_QUICK_STEPS = 60, 10
 LEAST_PIVOT = 1e-4  # of a Cholesky factor whose rows have length 1: no two columns are nearly one
 MOST_UTILITIES = 1 << 20  # of rows that tell sizes of features
@@ -171,6 +171,8 @@ class LinearLogit:
 
     def has_maximum(self, theta: Doubles) -> bool:
         """Tell whether a few of Newton's steps prove a maximum, as `find_cone` says; false: they do not."""
+        if self.find_constant()[0].any():
+            return False
         for _ in range(MOST_QUICK_STEPS):
             second, gradient = self.hessian(theta), self.evaluate(theta)[1]
             scale = np.sqrt(np.maximum(np.diag(second), 1e-300))
@@ -192,8 +194,6 @@ class LinearLogit:
         ever. A step that moves no two utilities apart by 1 proves the former (compare `certify`); None: not known.
         """
         constant, sizes, gram = self.find_constant()
-        if not constant.any() and self.has_maximum(theta):
-            return Cone(np.ones(len(theta)), *np.zeros((2, len(theta), 0)))
         scale = np.where(constant, np.where(sizes > 0, sizes, 1.0), np.sqrt(np.diag(gram)))
         values, vectors = np.linalg.eigh(np.where(constant | constant[:, None], 0.0, gram / np.outer(scale, scale)))
         none = values < EQUAL
@@ -220,9 +220,10 @@ class LinearLogit:
         return None
 
     def find_cone_of_all(self, theta: Doubles, seed: int) -> Cone | None:
-        """Return the directions that all rows leave open, which are looked at where few leave any.
+        """Return the directions that all rows leave open, which are looked at where few do not prove a maximum.
 
-        Where all are too many, or coefficients are many, only those of what is never chosen are known.
+        Where all are too many, nothing is known then. Where second derivatives are too many, only what is never chosen
+        is.
         """
         form, sets, n = self.objective.form, self.objective.sets, len(self.columns)
         gone, never = np.zeros(sets.n_alternatives, bool), np.zeros(n, bool)
@@ -235,13 +236,11 @@ class LinearLogit:
         rest = LinearLogit(
             self.columns[~never], self.M[:, np.flatnonzero(~never)], replace(self.objective, sets=open_sets)
         )
-        few = rest.take_few(seed) if rest.has_curvature else None
-        cone = few.find_cone(theta[~never]) if few and (few is rest or len(rest.columns) <= MOST_SAMPLED) else None
-        if cone and cone.directions.size and few is not rest:
-            cone = rest.find_cone(theta[~never]) if sets.n_pairs <= MOST_PAIRS[0] else None
-        if cone is None and not never.any():
-            return None
-        return (cone or Cone(np.ones(n - never.sum()), *np.zeros((2, n - never.sum(), 0)))).extend(never)
+        cone: Cone | None = Cone(np.ones(len(rest.columns)), *np.zeros((2, len(rest.columns), 0)))
+        if rest.has_curvature and not rest.take_few(seed).has_maximum(theta[~never]):
+            is_small = len(rest.columns) <= MOST_WALKED and sets.n_pairs <= MOST_PAIRS[0]
+            cone = rest.find_cone(theta[~never]) if is_small else None
+        return cone and cone.extend(never)
 
     def find_owned(self, alternatives: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return whether each column belongs to some alternatives only."""

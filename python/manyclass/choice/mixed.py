@@ -38,7 +38,8 @@ MOST_DRAWS = 1 << 27  # numbers that are made once and kept: 512 MB
 DRAWS_TOGETHER = 1 << 23  # numbers that are made at once where all are too many to keep
 FIRST_DRAWS, MOST_AUTO_DRAWS, DRAW_SHARE = 256, 1 << 14, 0.2  # of n_draws="auto", and of a standard error
 MOST_POINTS = 1 << 30  # of a sequence
-OVERFLOWN = 1e6  # minus the log-likelihood of a person at coefficients that overflow, so that descent turns back
+# Minus the log-likelihood of a person where exponentials make numbers of this size, so that descent turns back.
+OVERFLOWN, HUGE = 1e6, 1e100
 FIRST_SPREAD = 0.1  # in units of what moves a person's log-likelihood by about 1
 
 
@@ -391,8 +392,9 @@ class MixedObjective(LogLikelihood):
     def person_scores(self, theta: Doubles) -> tuple[Doubles, Doubles]:
         """Return the log-likelihood of each person and its gradient, (n_persons, n)."""
         log_likelihoods, scores = self.gather(lambda draws, begin: self.core.person_scores(draws, begin, theta))
-        finite = np.isfinite(log_likelihoods) & np.isfinite(scores).all(axis=1)  # not where an exponential overflows
-        return np.where(finite, log_likelihoods, -OVERFLOWN), np.where(finite[:, None], scores, 0.0)
+        numbers = np.column_stack([log_likelihoods, scores])
+        numbers[~(np.abs(numbers) < HUGE).all(axis=1)] = -OVERFLOWN, *np.zeros(len(theta))
+        return numbers[:, 0], numbers[:, 1:]
 
     def losses(self, theta: Doubles) -> Doubles:
         """Return minus the simulated log-likelihood of each person."""

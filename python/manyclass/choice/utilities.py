@@ -73,15 +73,14 @@ def _terms(node: ast.expr, table: Mapping[str, Any]) -> Terms:
         case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATORS:
             return {name: OPERATORS[type(op)](values) for name, values in _terms(operand, table).items()}
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
-            terms, others = _terms(left, table), _terms(right, table)
-            combine = OPERATORS[type(op)]
-            return {name: combine(terms.get(name, 0.0), others.get(name, 0.0)) for name in (*terms, *others)}
+            terms, others, add = _terms(left, table), _terms(right, table), OPERATORS[type(op)]
+            return {name: add(terms.get(name, 0.0), others.get(name, 0.0)) for name in (*terms, *others)}
         case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
             terms, factor = _terms(left, table), right
             if isinstance(op, ast.Mult) and [*terms] == [NO_COEFFICIENT]:
                 terms, factor = _terms(right, table), left
-            divisor = number(factor)
-            return {name: OPERATORS[type(op)](values, divisor) for name, values in terms.items()}
+            factors = number(factor)
+            return {name: OPERATORS[type(op)](values, factors) for name, values in terms.items()}
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
             value = OPERATORS[type(op)](number(left), number(right)) * 1.0
         case ast.Compare(ops=ops) if all(type(op) in OPERATORS for op in ops):
