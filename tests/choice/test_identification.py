@@ -1,7 +1,6 @@
 """What data do not tell of coefficients is named, under every kind of standard errors; what they tell is not."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +8,9 @@ from choice_twins import log_likelihoods
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import ChoiceClassifier
-from manyclass.choice.fitting import ChoiceObjective, Identification, find_free_coefficients
+from manyclass.choice.fitting import Identification
 from manyclass.choice.identification import (
     COVARIANCES,
-    find_unidentified,
-    hold_constant,
     identify_by_information,
     invert_information,
 )
@@ -342,15 +339,6 @@ def test_good_problems_raise_no_alarm(seed):
     assert n_quiet == 60
 
 
-def identify(sets, **parameters):
-    model = ChoiceClassifier(covariance="none", **parameters)
-    form = model._form(sets)
-    free = find_free_coefficients(form, {})
-    objective = ChoiceObjective(form, sets, np.zeros(form.n), 1)
-    free, held = hold_constant(objective, free, 0)
-    return find_unidentified(objective, free, np.zeros(form.n), held, 0)
-
-
 @pytest.mark.parametrize("n_alternatives", [8, 200])
 def test_many_rows_are_looked_at_where_few_leave_something_open(seed, monkeypatch, n_alternatives):
     """A rare dummy, known by all rows and not by those drawn; and one that is never known."""
@@ -364,12 +352,12 @@ def test_many_rows_are_looked_at_where_few_leave_something_open(seed, monkeypatc
     chosen = np.argmax(pairs["a"] + rng.gumbel(size=(n, n_alternatives)), axis=1)
     chosen[[100, 70, 1500]], chosen[2500] = 1, 0
     sets = choice_sets(pairs=pairs, chosen=chosen, alternatives=range(n_alternatives))
-    known = identify(sets, constants="none")
-    assert known.causes == {"open": "separation"}
-    assert not known.has_maximum
-    constants = identify(replace(sets, pair_names=sets.pair_names), constants="alternative")
+    model = ChoiceClassifier(constants="none", covariance="none").fit(sets)
+    assert model.unidentified_ == {"open": "separation"}
+    assert not model.converged_
+    constants = ChoiceClassifier(constants="alternative", covariance="none").fit(sets)
     never = sorted(set(range(1, n_alternatives)) - set(chosen.tolist()))
-    assert constants.causes == {"open": "separation"} | {f"constant[{k}]": "never chosen" for k in never}
+    assert constants.unidentified_ == {"open": "separation"} | {f"constant[{k}]": "never chosen" for k in never}
 
 
 def test_more_constants_than_second_derivatives_are_known_of_are_fitted(seed):

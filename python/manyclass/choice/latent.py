@@ -213,7 +213,8 @@ class LatentClasses(ChoiceMixture):
     the likelihood itself, of which `ChoiceClassifier` has `max_iter` and `tol`. Standard errors come from persons'
     gradients, and from differences of the gradient of all.
 
-    Error components and ordered dissimilarities are not offered here: biogeme and apollo have them.
+    Nested logit within classes, error components and ordered dissimilarities are not offered here: biogeme and apollo
+    have them.
 
     Parameters
     ----------
