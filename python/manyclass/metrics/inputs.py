@@ -61,22 +61,26 @@ def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:
     lists = [] if single else [list(row) for row in truth]
     right = as_labels(truth if single else list(chain.from_iterable(lists)))
     missing = np.ma.getmaskarray(predicted) | (names != names) | (names == None)  # noqa: E711
-    kinds, labels_there = {names.dtype.kind, right.dtype.kind}, set(right.ravel().tolist())
-    for word in ("", -1):  # where a class is called so, it is one
-        missing |= False if word in labels_there else names == word
+    for word in {"", -1}.difference(right.ravel().tolist()):  # where a class is called so, it is one
+        missing |= names == word
     present = as_labels(names[~missing])
-    are_positions = kinds <= set("iu") and _are_positions(names[~missing]) and _are_positions(right)
-    kind, kind_there = (LIKE_KINDS.get(labels.dtype.kind, labels.dtype.kind) for labels in (present, right))
-    is_other_kind = kind != kind_there if right.size else names.dtype.kind in "iufb"
-    if names.ndim != 2 or right.ndim != 1 or are_positions or is_other_kind:
+    if names.ndim != 2 or right.ndim != 1 or not _are_names(present, right):
         return truth, np.ma.filled(predicted, -1) if isinstance(predicted, np.ma.MaskedArray) else predicted
     labels = sorted_classes(join_labels([right, present]), name="predicted")[0]
     numbers = np.full(names.shape, -1, dtype=np.int64)
     numbers[~missing] = find_positions(present, labels, "predicted")
     positions = find_positions(right, labels, "the truth")
     ends = np.cumsum([0, *map(len, lists)]).tolist()
-    rows = [positions[begin:end].tolist() for begin, end in pairwise(ends)]
-    return (positions if is_array else positions.tolist() if single else rows), numbers
+    rows = positions if is_array else positions.tolist()
+    return (rows if single else [rows[begin:end] for begin, end in pairwise(ends)]), numbers
+
+
+def _are_names(present: NDArray[Any], right: NDArray[Any]) -> bool:
+    """Whether labels that are predicted and right ones are of one kind, and not all positions as the core has them."""
+    kind, kind_there = (LIKE_KINDS.get(labels.dtype.kind, labels.dtype.kind) for labels in (present, right))
+    if kind == kind_there == "i":
+        return not _are_positions(present) or not _are_positions(right)
+    return kind == kind_there if right.size else kind not in "ifb"
 
 
 def _are_positions(labels: NDArray[Any]) -> bool:
