@@ -1,10 +1,14 @@
 """The command that serves a model, and the index that it builds for approximate answers."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from test_approximate_answers import model_of as clustered_model
@@ -18,7 +22,7 @@ from manyclass import MarginClassifier
 from manyclass.classifiers.predictions import build_index
 from manyclass.classifiers.saving import save_model
 from manyclass.cli import main
-from manyclass.datasets import l2_normalize
+from manyclass.datasets import TextVectorizer, l2_normalize
 from manyclass.search import class_index
 from manyclass.serving.predictor import Predictor
 from manyclass.serving.server import Server
@@ -71,7 +75,7 @@ def answered(monkeypatch, capsys, *argv, code=0, asks=lambda server: None):
     """What `asks` makes of the server that a command starts, and what the command prints."""
     found = []
 
-    def at_once(server, ready):  # as if a signal came once it has answered
+    def at_once(server, ready, n_workers):  # as if a signal came once it has answered
         with serving(server):
             ready()
             found.append(asks(server))
@@ -163,3 +167,51 @@ def test_without_the_extra_the_command_names_it_and_has_help(dense, tmp_path):
     told = "manyclass: error: the server needs uvicorn: pip install 'manyclass[serve]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
     assert subprocess.run([*command, "--help"], capture_output=True, check=False).returncode == 0
+
+
+def test_a_threshold_leaves_labels_out(dense, tmp_path, monkeypatch, capsys):
+    dense[0].save(tmp_path / "m")
+    X = dense[1][:3].tolist()
+    answer, _, _ = answered(
+        monkeypatch,
+        capsys,
+        *(tmp_path / "m", "--port", 0, "--threshold", 0.2),
+        asks=lambda s: [post(s, {"rows": X, **more})[1] for more in ({}, {"threshold": 0}, {"threshold": 2})],
+    )
+    probabilities = [row["probabilities"] for row in answer[1]["predictions"]]
+    assert [row["probabilities"] for row in answer[0]["predictions"]] == [
+        [p for p in row if p > 0.2] for row in probabilities
+    ]
+    assert sum(map(len, probabilities)) == 15
+    assert answer[2]["error"] == "threshold is 2; it must be finite, at least 0 and at most 1"
+
+
+def test_terms_of_texts_are_counted_before_they_are_made():
+    model, _ = fitted("text")
+    predictor = Predictor(model, limited(max_terms=1000), 2)
+    body = json.dumps({"rows": ["word " * 100] * 8}).encode()
+    with pytest.raises(ValueError, match="the texts of the request may have 2000 terms; at most 1000 are taken"):
+        predictor.read(body)
+    forged = TextVectorizer(analyzer="char_wb", max_n=10**6)
+    assert forged.most_terms("a" * 38_000) > 10**9
+    assert TextVectorizer().most_terms("a b") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_workers_answer_at_one_port_and_end_together(dense, tmp_path):
+    dense[0].save(tmp_path / "m")
+    command = [sys.executable, "-m", "manyclass", "serve", tmp_path / "m", "--port", "0", "--workers", "3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().strip()
+        for _ in range(50):
+            with urllib.request.urlopen(f"{url}/health") as reply:
+                assert reply.status == 200
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        workers = children.read_text().split() if children.exists() else []
+        process.send_signal(signal.SIGHUP)
+        process.terminate()
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "")
+    assert err.count("ended") == 3
+    assert err.count(f"serving at {url}") == 1
+    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]

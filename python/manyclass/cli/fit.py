@@ -6,7 +6,7 @@ import argparse
 import itertools
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -50,7 +50,7 @@ from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES, Input, files_of
 from manyclass.datasets.stream import Records, as_classes, known_labels
 from manyclass.labels import as_labels, find_positions, sorted_classes
-from manyclass.training.passes import interruption_of
+from manyclass.training.passes import keeping
 
 Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]
 KINDS = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier, ChoiceClassifier)
@@ -148,7 +148,8 @@ def fit(args: FitArguments) -> int:
     how = {"keep": "best", "max_seconds": args.max_seconds, "max_memory": args.max_memory, **args.checkpoints.how}
     given, notes, vectorizer, classes = (_open_stream if args.stream else _read_rows)(args, model)
     begin = time.perf_counter()
-    is_interrupted = interruption_of(lambda: model.fit(**given, **how)) is not None
+    with keeping("best") as interruptions:
+        model.fit(**given, **how)
     seconds = time.perf_counter() - begin
     if classes is not None:
         with_classes(model, classes)
@@ -168,7 +169,7 @@ def fit(args: FitArguments) -> int:
         "chosen": listed(getattr(model, "resolved_params_", {})) or "nothing",
     }
     _print_fit(model, args.output, facts)
-    if is_interrupted:
+    if interruptions:
         return interrupted(f"{args.output} is the model reached after {model.n_iter_} passes")
     if args.test:
         args.reading.take(notes)
@@ -346,7 +347,9 @@ def learn(args: LearnArguments) -> int:
                 model.vectorizer_ = encoder
             learn_rows = partial(_learn, model, rows, how)
         try:
-            is_interrupted = interruption_of(learn_rows) is not None
+            with keeping("best") as interruptions:
+                learn_rows()
+            is_interrupted = bool(interruptions)
         except KeyboardInterrupt:
             is_interrupted = True
         if is_interrupted:
@@ -379,14 +382,11 @@ def _learn_stream(args: LearnArguments, model: Classifier, path: str, expected: 
         raise ValueError("--prequential and histories are for rows that are read at once; leave --stream out")
     stream, _ = open_stream(args.reading, path, _form_of(args.reading, path), expected, 0)
 
-    def parts() -> Iterator[Any]:
-        for X, y in stream:
-            yield X, y if expected.several else as_classes(model.classes_, y)
-
+    parts: Iterator[Any] = ((X, y if expected.several else as_classes(model.classes_, y)) for X, y in stream)
     if not expected.several:
-        model.partial_fit(parts(), keep="best", **how)
+        model.partial_fit(parts, keep="best", **how)
         return
-    for X, Y in parts():
+    for X, Y in parts:
         names = np.arange(Y.shape[1]) if stream.label_names is None else stream.label_names
         _learn(model, Records(X, Y, names), how)
 

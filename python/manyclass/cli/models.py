@@ -34,6 +34,7 @@ from manyclass.datasets.csr import rows_of
 from manyclass.datasets.logs import Histories
 from manyclass.datasets.stream import Records, as_classes, first_labels, known_labels, places_among
 from manyclass.labels import as_labels, readable
+from manyclass.serving.predictor import least_score
 from manyclass.training.passes import progress_bar
 from manyclass.weights.tensor_file import open_tensors
 
@@ -563,7 +564,7 @@ def _predict(args: PredictArguments, model: Classifier) -> None:
     name_of, is_probability = _names(args, model.classes_), has_probabilities(model)
     if args.probabilities and not is_probability:
         raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
-    parents, least = args.ancestors.read(name_of), _least_score(args.threshold, is_probability=is_probability)
+    parents, least = args.ancestors.read(name_of), least_score(args.threshold, is_probability=is_probability)
     args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
     if (options := args.reading.set_options("last", "since")) and args.sets.calibration is None:
         raise ValueError(f"--{options[0]} is for fit, learn and evaluate; predict takes whole histories")
@@ -600,7 +601,7 @@ def _labels_in(data: Records, classes: NDArray[Any]) -> sp.csr_array:
 
 def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> None:
     """Print the most probable alternatives of each chooser."""
-    least = np.exp(_least_score(args.threshold, is_probability=True))
+    least = np.exp(least_score(args.threshold, is_probability=True))
     sets, choosers = args.columns.read(args.data, args.reading, model, notes, chosen=False)
     name_of, k = _names(args, sets.alternatives), min(args.k, sets.n_alternatives)
 
@@ -616,14 +617,6 @@ def _above(least: float, labels: NDArray[Any], scores: NDArray[np.floating[Any]]
     """Return the labels whose score exceeds the least one, which that of a label that is missing, -inf, never does."""
     is_shown = scores > least
     return labels[is_shown], scores[is_shown], np.cumsum(is_shown.sum(axis=1))
-
-
-def _least_score(threshold: float | None, *, is_probability: bool) -> float:
-    """Return what a score must exceed: scores of a model with probabilities are their logarithms."""
-    if threshold is None or not is_probability:
-        return -np.inf if threshold is None else threshold
-    check_number("threshold", threshold, low=0, high=1)
-    return float(np.log(threshold)) if threshold > 0 else -np.inf
 
 
 def _names(args: PredictArguments, classes: NDArray[Any]) -> dict[Any, Any]:

@@ -378,6 +378,10 @@ class ServeArguments:
         tuned by 128 or more rows of DATA
     recall : float
         share of the labels that --approximate is to find
+    threshold : float
+        least probability, or score of a model without, of labels, where a request has no "threshold"
+    workers : int
+        processes that answer at the port, each with the model; needs a system with fork
     access_log : bool
         write a line on stderr for each request
     """
@@ -392,6 +396,8 @@ class ServeArguments:
     n_jobs: int = 1
     approximate: str | None = None
     recall: float = models.RECALL
+    threshold: float | None = None
+    workers: int = 1
     access_log: bool = False
     limits: Limits
 
@@ -413,10 +419,11 @@ def serve(args: ServeArguments) -> int:
     # SIGTERM ends well, and SIGHUP does not end, before the server listens.
     with server.handling({"SIGTERM": lambda *_: sys.exit(0), "SIGHUP": signal.SIG_IGN}):
         check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
+        check_number("workers", args.workers, low=1, high=256 if hasattr(os, "fork") else 1, integer=True)
         models.check_options(args)
         address, hosts, is_logged = (args.host, args.port), args.allowed_host or (), args.access_log
         running = server.Server(*address, lambda: _load(args), args.limits, hosts, logs_all=is_logged)
-        if not running.run_until_signal(lambda: print(running.url, flush=True)):
+        if not running.run_until_signal(lambda: print(running.url, flush=True), args.workers):
             note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
             sys.stdout.flush()
             # Python would wait for their threads at its end, however long they take.
@@ -430,7 +437,8 @@ def _load(args: ServeArguments) -> tuple[Predictor, dict[str, Any]]:
     model = OnModel(args.model, reading=reading).load(mmap=args.mmap)
     facts = models.describe_model(args.model, model)
     model.n_jobs = args.n_jobs
-    predictor = Predictor(model, args.limits, args.k, normalize=bool(reading.normalize))
+    how: dict[str, Any] = {"normalize": bool(reading.normalize), "threshold": args.threshold}
+    predictor = Predictor(model, args.limits, args.k, **how)
     if args.approximate:
         data = read(reading, args.approximate, expected_by(model, need_label=False))
         X = features(reading, rows_of(data.X, slice(TUNE_ROWS)), vectorizer_of(model))

@@ -19,7 +19,7 @@ from manyclass.cli.options import (
     option,
     parameters_from,
 )
-from manyclass.training.passes import interruption_of
+from manyclass.training.passes import keeping
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.skip_gram import SkipGram
 
@@ -88,7 +88,8 @@ def skipgram(args: SkipgramArguments) -> int:
     if args.evaluate_sample is not None:
         check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
     begin = time.perf_counter()
-    is_interrupted = interruption_of(lambda: model.fit(args.corpus, keep="best", **args.checkpoints.how)) is not None
+    with keeping("best") as interruptions:
+        model.fit(args.corpus, keep="best", **args.checkpoints.how)
     seconds = time.perf_counter() - begin
     model.save_word2vec(args.output, binary=args.output.endswith(".bin"))
     rows: dict[str, Any] = {
@@ -100,7 +101,7 @@ def skipgram(args: SkipgramArguments) -> int:
         "loss": f"{model.loss_curve_[-1]:.4f} nats a pair, as trained on" if model.loss_curve_ else "none",
         "vectors": written(args.output),
     }
-    if is_interrupted:
+    if interruptions:
         print_table(rows)
         return interrupted(f"{args.output} has the vectors reached so far")
     if args.evaluate or args.evaluate_sample:

@@ -24,7 +24,7 @@ from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Chosen, Parameters, Part, is_open, part_name
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
-from manyclass.training.passes import fork, interruption_of, warn_interrupted, warn_user
+from manyclass.training.passes import fork, warn_user, was_interrupted
 from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan, ScoredRows, draw_rows_out, held_out
 from manyclass.training.start import First
 from manyclass.training.state import Calibration, FitReport, History, Points, State
@@ -440,11 +440,7 @@ class _Runs:
                 break
             if part_name(chosen.get("solver", self._parameters["solver"])) == "lbfgs":
                 raise ValueError(f"n_models is {self._n_models}, which has no effect with solver='lbfgs'; leave it 1")
-            try:
-                other = self._run(n, chosen, points)
-            except KeyboardInterrupt:
-                warn_interrupted("is the mean of the runs so far")
-                break
+            other = self._run(n, chosen, points)
             weights = weights.add_to_mean(other.weights, n)
             curves.append(other.curve)
         if len(curves) == 1:
@@ -470,12 +466,9 @@ class _Runs:
                 return self.ended
 
             watch = replace(watch, callback=call)
-        states: list[State] = []
-        interruption = interruption_of(lambda: states.append(planner.run(points, watch, self._first)))
-        if interruption is not None:
-            warn_user(interruption)
-            self.ended = True
-        return states[0]
+        state = planner.run(points, watch, self._first)
+        self.ended |= was_interrupted()
+        return state
 
 
 def _mean_curve(curves: list[Doubles]) -> Doubles:

@@ -79,13 +79,8 @@ def _are_names(present: NDArray[Any], right: NDArray[Any]) -> bool:
     """Whether labels that are predicted and right ones are of one kind, and not all positions as the core has them."""
     kind, kind_there = (LIKE_KINDS.get(labels.dtype.kind, labels.dtype.kind) for labels in (present, right))
     if kind == kind_there == "i":
-        return not _are_positions(present) or not _are_positions(right)
+        return any(labels.size and not 0 <= labels.min() <= labels.max() < MOST_LABELS for labels in (present, right))
     return kind == kind_there if right.size else kind not in "ifb"
-
-
-def _are_positions(labels: NDArray[Any]) -> bool:
-    """Whether integers are positions of labels as the core has them."""
-    return bool(labels.size == 0 or (labels.min() >= 0 and labels.max() < MOST_LABELS))
 
 
 def label_rows(name: str, Y: Any) -> LabelRows:

@@ -26,7 +26,7 @@ from manyclass.training.passes import time_limit
 from manyclass.training.state import Features
 
 LABELS: tuple[set[type], ...] = ({str}, {int, float}, {bool})  # kinds of labels that may stand in one list
-KEYS = ("rows", "row", "k", "exclude", "approximate")
+KEYS = ("rows", "row", "k", "exclude", "approximate", "threshold")
 LARGEST = float(np.finfo(np.float32).max)  # features are float32
 SCORES = 1 << 24  # that are found at once; the core looks at the clock within them
 SHOWN = 60  # characters of a wrong value that a message repeats
@@ -47,6 +47,9 @@ class Limits:
         rows of a request
     max_k : int
         labels a row
+    max_terms : int
+        terms that the texts of a request may have at most, by their letters; each takes some 100 bytes while they are
+        counted
     max_connections : int
         clients at once, those included that have gone before their answer; more are refused
     max_running : int
@@ -62,6 +65,7 @@ class Limits:
     max_bytes: int = 8 << 20
     max_rows: int = 1000
     max_k: int = 100
+    max_terms: int = 10_000_000
     max_connections: int = 64
     max_running: int = joblib.cpu_count()
     max_seconds: float = 20.0
@@ -81,6 +85,7 @@ class Query(NamedTuple):
     k: int
     exclude: sp.csr_array | None = None
     approximate: bool = False
+    least: float = -math.inf
 
 
 class Predictor:
@@ -98,9 +103,13 @@ class Predictor:
         Labels of a row where a request does not say; all of them where the model has fewer.
     normalize : bool, default=False
         Whether rows are divided by their Euclidean norm, as they were in the fit.
+    threshold : float, default=None
+        The least probability, or score of a model without, of labels, where a request does not say.
     """
 
-    def __init__(self, model: predictions.Answers, limits: Limits, k: int, *, normalize: bool = False) -> None:
+    def __init__(
+        self, model: predictions.Answers, limits: Limits, k: int, *, normalize: bool = False, threshold: Any = None
+    ) -> None:
         check_number("k", k, low=1, high=limits.max_k, integer=True)
         state = predictions.state_of(model)
         unnamed = Features(state.features.n, None)  # the features of requests have no names
@@ -111,7 +120,7 @@ class Predictor:
         self._column_labels, self._normalize = state.column_labels, normalize
         self._recall = 0.0  # 0: there is no index
         self._classes: NDArray[Any] = model.classes_
-        self._n_features, self._max_rows = int(model.n_features_in_), limits.max_rows
+        self._n_features, self._max_rows, self._max_terms = model.n_features_in_, limits.max_rows, limits.max_terms
         labels = self._encoder.items_ if self._takes_histories else self._classes  # items, among which all classes are
         names, objects = readable(labels), labels.dtype == object
         # Labels that JSON has no type for, by what stands for them there; dates have one in NumPy.
@@ -119,7 +128,7 @@ class Predictor:
         text = labels.dtype.kind in "OU" and isinstance(names[0], str)
         self._longest = max(map(len, names.tolist())) if text else 0
         self._k, self._max_k = min(k, len(self._classes)), min(limits.max_k, len(self._classes))
-        self._has_probabilities = predictions.has_probabilities(model)
+        self._has_probabilities, self._threshold = predictions.has_probabilities(model), threshold
         # What a model computes once, at its first prediction, is computed before threads ask for it.
         self.predict(self.read(b'{"row": ""}' if self._takes_texts else b'{"row": {"indices": [], "values": []}}'))
 
@@ -159,10 +168,12 @@ class Predictor:
             raise ValueError("exclude is given with approximate, whose index knows no exclude; leave one of them out")
         k, most = request.get("k", self._k), self._k if approximate else self._max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
+        least = least_score(request.get("threshold", self._threshold), is_probability=self._has_probabilities)
         X = self._matrix(rows)
         if exclude is not None:
             exclude = self._excluded([exclude] if "row" in request and exclude != "seen" else exclude, rows, X)
-        return Query(l2_normalize(sp.csr_array(X)) if self._normalize else X, k, exclude, approximate)
+        X = l2_normalize(sp.csr_array(X)) if self._normalize else X
+        return Query(X, k, exclude, approximate, least)
 
     def _matrix(self, rows: list[Any]) -> Any:
         """Return the rows, which must all be of one kind."""
@@ -179,6 +190,9 @@ class Predictor:
             return self._encoder.transform(self._labels(rows, "a history"))
         if kind is str and self._takes_texts:
             "".join(rows).encode()  # raises for half of a surrogate pair, saying where it is
+            if (n_terms := sum(map(self._encoder.most_terms, rows))) > self._max_terms:
+                rule = f"at most {self._max_terms} are taken: send fewer or shorter texts"
+                raise ValueError(f"the texts of the request may have {n_terms} terms; {rule}")
             return self._encoder.transform(rows)
         lists = "items, the earliest first" if self._takes_histories else f"{self._n_features} numbers"
         rule = f"{'a text, ' * self._takes_texts}a list of {lists}, or an object with the keys 'indices' and 'values'"
@@ -229,9 +243,18 @@ class Predictor:
         columns = {"labels": readable(labels).tolist(), "scores": _rounded(scores)}
         columns |= {"probabilities": _rounded(np.exp(scores))} if self._has_probabilities else {}
         answers = []
-        for row, n in enumerate((scores > -np.inf).sum(axis=1).tolist()):  # a label that is missing has the score -inf
+        for row, n in enumerate((scores > query.least).sum(axis=1).tolist()):  # that of a label that is missing is -inf
             answers.append({"row": row} | {name: lists[row][: min(n, query.k)] for name, lists in columns.items()})
         return json.dumps({"predictions": answers}, allow_nan=False).encode("ascii")
+
+
+def least_score(threshold: float | None, *, is_probability: bool) -> float:
+    """Return what a score must exceed: scores of a model with probabilities are their logarithms."""
+    if threshold is None:
+        return -math.inf
+    low, high = (0, 1) if is_probability else (-math.inf, math.inf)
+    check_number("threshold", threshold, low=low, high=high)
+    return math.log(threshold or 5e-324) if is_probability else threshold
 
 
 def _rounded(values: NDArray[np.float32]) -> list[list[float]]:

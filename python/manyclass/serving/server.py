@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import importlib.resources
 import json
+import os
 import re
 import signal
 import socket
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
+from types import FrameType
 from typing import Any
 
 from manyclass.serving.predictor import SHOWN, Limits, Predictor
@@ -340,6 +342,7 @@ class Server(uvicorn.Server):
         logs_all: bool = False,
     ) -> None:
         self._load, self._loading, self._finished, loaded = load, threading.Lock(), True, load()
+        self._workers: list[int] = []
         try:
             address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             self.socket = socket.create_server(address[4][:2], family=address[0])
@@ -371,13 +374,25 @@ class Server(uvicorn.Server):
             else:
                 log("the model was loaded anew")
 
-    def run_until_signal(self, ready: Callable[[], None]) -> bool:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the end, and let other workers end."""
+        self._signal_workers(sig)
+        super().handle_exit(sig, frame)
+
+    def _signal_workers(self, number: int) -> None:
+        for worker in self._workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, number)
+
+    def run_until_signal(self, ready: Callable[[], None], n_workers: int = 1) -> bool:
         """Serve until SIGTERM or SIGINT, and finish what runs; a second SIGINT ends that at once. SIGHUP loads anew.
 
         Parameters
         ----------
         ready : callable
             Called once clients can connect and a signal ends the server well.
+        n_workers : int
+            Processes that serve, this one among them, which passes signals on to the others and ends after them.
 
         Returns
         -------
@@ -385,14 +400,23 @@ class Server(uvicorn.Server):
             Whether all that ran was finished.
         """
 
-        def hang_up(*_: object) -> None:
+        def hang_up(number: int, _: object) -> None:
+            self._signal_workers(number)
             threading.Thread(target=self.load_anew, daemon=True).start()
 
         # uvicorn raises a signal anew after the end, for handlers that were there before: it would end the process.
         handlers: dict[str, Any] = {"SIGTERM": self.handle_exit, "SIGINT": self.handle_exit, "SIGHUP": hang_up}
         with handling(handlers), self.socket:
-            log(f"serving at {self.url}")
-            ready()
+            for _ in range(n_workers - 1):
+                self._workers.append(os.fork())
+                if self._workers[-1] == 0:  # a worker goes on here, and has none of its own
+                    self._workers.clear()
+                    break
+            if len(self._workers) == n_workers - 1:
+                log(f"serving at {self.url}")
+                ready()
             self.run(sockets=[self.socket])
+        for worker in self._workers:
+            os.waitpid(worker, 0)
         log("ended")
         return self._finished

@@ -100,34 +100,43 @@ def progress_bar(total: int, *, unit: str, shown: bool = True, heading: str = ""
     return bar
 
 
-WORD = "interrupted"  # in the warnings of the estimators
-
-
 def place_in_words(seconds: float, n: int, n_all: int) -> str:
     """Return where a training has stopped, for a warning."""
     return f"stopped after {seconds:.3g} s in pass {n} of {n_all}"
 
 
-_KEEPS: ContextVar[bool] = ContextVar("_KEEPS", default=False)
+# Where Ctrl-C has ended trainings whose models are kept; None: it ends the call.
+_INTERRUPTIONS: ContextVar[list[str] | None] = ContextVar("_INTERRUPTIONS", default=None)
 
 
 @contextmanager
-def keeping(keep: Literal["best"] | None) -> Iterator[None]:
-    """Let Ctrl-C end what is trained within with the model reached so far, where that is to be kept ("best")."""
-    if keep is not None:
-        check_choice("keep", keep, ("best",), "None")
-    before = _KEEPS.set(keep is not None)
+def keeping(keep: Literal["best"] | None) -> Iterator[list[str] | None]:
+    """Let Ctrl-C end what is trained within with the model reached so far, if that is to be kept ("best").
+
+    Yields the list of the places where it did.
+    """
+    check_choice("keep", keep or "best", ("best",), "None")
+    before = _INTERRUPTIONS.get()
+    places = None if keep is None else list[str]() if before is None else before
+    token = _INTERRUPTIONS.set(places)
     try:
-        yield
+        yield places
     finally:
-        _KEEPS.reset(before)
+        _INTERRUPTIONS.reset(token)
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C has ended a training whose model is kept."""
+    return bool(_INTERRUPTIONS.get())
 
 
 def warn_interrupted(place: str) -> None:
     """Warn that Ctrl-C has ended a training at a place; where what was reached is not kept, let it end the call."""
-    if not _KEEPS.get():
+    if (places := _INTERRUPTIONS.get()) is None:
         raise KeyboardInterrupt
-    warn_user(f"training was {WORD}; the model is the one reached so far: it {place}")
+    if not places:
+        warn_user(f"training was interrupted; the model is the one reached so far: it {place}")
+    places.append(place)
 
 
 def warn_of_clock(place: str, verdict: str | None = None) -> None:
@@ -153,36 +162,6 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
     finally:
         _core.limit_seconds(np.inf)
-
-
-def interruption_of(train: Callable[[], object]) -> str | None:
-    """Train with what is reached being kept; return the warning of Ctrl-C, if that ended it. Others are given on.
-
-    Parameters
-    ----------
-    train : callable
-        Fits an estimator.
-
-    Returns
-    -------
-    str or None
-        The estimator has the model reached before, if there is one.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If it came where there is no model yet.
-    """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        train()
-    interruption = None
-    for warning in caught:
-        if issubclass(warning.category, ConvergenceWarning) and WORD in str(warning.message):
-            interruption = str(warning.message)
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return interruption
 
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
