@@ -212,13 +212,12 @@ class Answers(ClassifierMixin, BaseEstimator):
         n_classes = len(state.classes)
         if k is not None:
             check_number("k", k, low=1, high=n_classes, integer=True)
-        elif threshold is not None:
-            low, high = (0.0, 1.0) if self._scores_are_log_odds(state) else (-np.inf, np.inf)
-            check_number("threshold", threshold, low=low, high=high)
+        least_score(threshold, is_probability=self._scores_are_log_odds(state))
         limit = state.threshold if threshold is None else threshold
         if k is not None or limit is None:
             k = min(state.n_labels, n_classes) if k is None else int(k)
-            indicator = indicator_of(self._best_classes(state, x, k), n_classes)
+            best, indptr = np.sort(self._best_classes(state, x, k), axis=1), k * np.arange(x.shape[0] + 1)
+            indicator = sp.csr_array((np.ones(best.size, np.int64), best.ravel(), indptr), shape=(len(best), n_classes))
         else:
             indicator = self._above(state, x, float(limit), with_best=threshold is None)
         return indicator if state.sparse_labels else indicator.toarray()
@@ -226,11 +225,9 @@ class Answers(ClassifierMixin, BaseEstimator):
     def _above(self, state: State, x: Matrix, threshold: float, *, with_best: bool) -> sp.csr_array:
         """The classes of larger probability or score than the threshold and, where asked for, the best one."""
         by_softmax, n_classes = self._scores_are_log_odds(state), state.weights.n_classes
-        limit, parts = threshold, []
+        limit, parts = least_score(threshold, is_probability=by_softmax), []
         if by_softmax and state.calibration is not None:
             limit = state.calibration.limit(threshold)
-        elif by_softmax:
-            limit = float(np.log(threshold)) if threshold > 0 else -np.inf
         for _, scores in state.weights.score_tiles(x, n_threads_from(self.n_jobs)):
             indptr, ids = _core.labels_above(scores, limit, by_softmax, with_best)
             parts.append(sp.csr_array((np.ones(len(ids), np.int64), ids, indptr), shape=(len(scores), n_classes)))
@@ -505,11 +502,13 @@ def lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
     return lists
 
 
-def indicator_of(best: Ids, n_classes: int) -> sp.csr_array:
-    """Return the indicator matrix, (n_samples, n_classes), int64, of as many classes for each point."""
-    indptr = np.arange(len(best) + 1) * best.shape[1]
-    ones = np.ones(best.size, dtype=np.int64)
-    return sp.csr_array((ones, np.sort(best, axis=1).ravel(), indptr), shape=(len(best), n_classes))
+def least_score(threshold: float | None, *, is_probability: bool) -> float:
+    """Return what a score must exceed, that of a model with probabilities being their logarithm; None: any does."""
+    if threshold is None:
+        return -np.inf
+    low, high = (0, 1) if is_probability else (-np.inf, np.inf)
+    check_number("threshold", threshold, low=low, high=high)
+    return threshold if not is_probability else float(np.log(threshold)) if threshold else -np.inf
 
 
 # What other folders ask of an estimator

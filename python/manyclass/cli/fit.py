@@ -381,12 +381,10 @@ def _learn_stream(args: LearnArguments, model: Classifier, path: str, expected: 
     if args.prequential or isinstance(expected.vectorizer, SequenceEncoder):
         raise ValueError("--prequential and histories are for rows that are read at once; leave --stream out")
     stream, _ = open_stream(args.reading, path, _form_of(args.reading, path), expected, 0)
-
-    parts: Iterator[Any] = ((X, y if expected.several else as_classes(model.classes_, y)) for X, y in stream)
     if not expected.several:
-        model.partial_fit(parts, keep="best", **how)
+        model.partial_fit(((X, as_classes(model.classes_, y)) for X, y in stream), keep="best", **how)
         return
-    for X, Y in parts:
+    for X, Y in stream:
         names = np.arange(Y.shape[1]) if stream.label_names is None else stream.label_names
         _learn(model, Records(X, Y, names), how)
 

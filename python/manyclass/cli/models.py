@@ -22,7 +22,7 @@ from manyclass.choice.files import FORMAT as CHOICE_FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers import predictions
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.classifiers.predictions import has_probabilities, ranked_set, vectorizer_of
+from manyclass.classifiers.predictions import has_probabilities, least_score, ranked_set, vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
 from manyclass.cli import data as files
 from manyclass.cli.choices import ChoiceColumns, choice_model
@@ -34,7 +34,6 @@ from manyclass.datasets.csr import rows_of
 from manyclass.datasets.logs import Histories
 from manyclass.datasets.stream import Records, as_classes, first_labels, known_labels, places_among
 from manyclass.labels import as_labels, readable
-from manyclass.serving.predictor import least_score
 from manyclass.training.passes import progress_bar
 from manyclass.weights.tensor_file import open_tensors
 

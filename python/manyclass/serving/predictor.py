@@ -168,7 +168,8 @@ class Predictor:
             raise ValueError("exclude is given with approximate, whose index knows no exclude; leave one of them out")
         k, most = request.get("k", self._k), self._k if approximate else self._max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
-        least = least_score(request.get("threshold", self._threshold), is_probability=self._has_probabilities)
+        threshold = request.get("threshold", self._threshold)
+        least = predictions.least_score(threshold, is_probability=self._has_probabilities)
         X = self._matrix(rows)
         if exclude is not None:
             exclude = self._excluded([exclude] if "row" in request and exclude != "seen" else exclude, rows, X)
@@ -246,15 +247,6 @@ class Predictor:
         for row, n in enumerate((scores > query.least).sum(axis=1).tolist()):  # that of a label that is missing is -inf
             answers.append({"row": row} | {name: lists[row][: min(n, query.k)] for name, lists in columns.items()})
         return json.dumps({"predictions": answers}, allow_nan=False).encode("ascii")
-
-
-def least_score(threshold: float | None, *, is_probability: bool) -> float:
-    """Return what a score must exceed: scores of a model with probabilities are their logarithms."""
-    if threshold is None:
-        return -math.inf
-    low, high = (0, 1) if is_probability else (-math.inf, math.inf)
-    check_number("threshold", threshold, low=low, high=high)
-    return math.log(threshold or 5e-324) if is_probability else threshold
 
 
 def _rounded(values: NDArray[np.float32]) -> list[list[float]]:
