@@ -39,6 +39,11 @@ def without_suffix(path: str | os.PathLike[str]) -> Path:
     return plain.with_suffix("") if plain.suffix.lower() in SUFFIXES else plain
 
 
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path as messages have it: bytes that are no UTF-8 by their numbers."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 @contextlib.contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for reading its bytes, decompressed where it is compressed.

@@ -23,6 +23,7 @@ from manyclass.compressed import (
     decompressed,
     is_compressed,
     opened,
+    shown_path,
     split_words,
     text_lines,
     without_suffix,
@@ -99,7 +100,7 @@ class Input:
     @property
     def name(self) -> str:
         """The name in messages."""
-        return "<stdin>" if self.path == STDIN else self.path
+        return "<stdin>" if self.path == STDIN else shown_path(self.path)
 
     @contextlib.contextmanager
     def opened(self, *, bounded: bool = False) -> Iterator[Any]:

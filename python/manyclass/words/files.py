@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.compressed import split_words
+from manyclass.compressed import shown_path, split_words
 from manyclass.weights.tensor_file import PathLike, check_regular, replacing
 
 MOST_HEADER = 1000  # characters of the first line, two numbers
@@ -45,7 +45,7 @@ def read_word2vec(name: str, *, binary: bool) -> tuple[list[str], NDArray[np.flo
             raise ValueError(f"{name} begins with {header!r}; it must be the numbers of words and dimensions")
         n_words, dim = (min(int(field), MOST_PROMISED) for field in header)
         body = file.read()
-    words, vectors = _core.word_rows(body, n_words, dim, name, binary)
+    words, vectors = _core.word_rows(body, n_words, dim, shown_path(name), binary)
     return [word.decode() for word in words], vectors
 
 
