@@ -35,15 +35,70 @@ py::dict kmeans(const Matrix<const float>& rows, Index n_clusters, int n_iter, I
                   "repaired"_a = repaired, "sizes"_a = sizes);
 }
 
+// Codes that stand alone, and those of 4 bits, whose levels are those of normal numbers, are of rotated rows.
+Coding coding_of(std::size_t n_features, int code_bits, int row_bits) {
+  if ((code_bits != 8 && code_bits != 4) || (row_bits != 32 && row_bits != 0)) {
+    throw std::invalid_argument("codes have 8 or 4 bits, rows 32 or 0");
+  }
+  Coding coding{n_features, code_bits, row_bits == 0, nullptr};
+  if (coding.alone || code_bits == 4) coding.rotation = std::make_shared<const Rotation>(n_features);
+  return coding;
+}
+
 std::unique_ptr<ClusterIndex> whole(const Matrix<const float>& rows, const Matrix<const float>& centroids, float radius,
-                                    std::span<const Index> labels, int n_threads, Isa isa) {
+                                    std::span<const Index> labels, int n_threads, int code_bits, int row_bits,
+                                    Isa isa) {
   const Directions directions(rows.width(), radius);
   if (centroids.width() != directions.n_features()) throw std::invalid_argument("the centroids do not fit the rows");
   return released([&] {
-    return std::make_unique<ClusterIndex>(std::vector(rows.data.begin(), rows.data.end()), directions,
+    return std::make_unique<ClusterIndex>(
+        rows_view(rows), static_cast<std::size_t>(rows.rows), coding_of(rows.width(), code_bits, row_bits), directions,
+        std::vector(centroids.data.begin(), centroids.data.end()), labels, n_threads, isa);
+  });
+}
+
+std::unique_ptr<ClusterIndex> of_codes(const Matrix<const std::uint8_t>& codes, const Matrix<const float>& centroids,
+                                       float radius, std::span<const Index> labels, int n_threads, int code_bits,
+                                       int row_bits, Isa isa) {
+  const Directions directions(centroids.width() - (radius > 0 ? 1 : 0), radius);
+  const Coding coding = coding_of(centroids.width() - (radius > 0 ? 1 : 0), code_bits, row_bits);
+  if (!coding.alone || codes.rows < 1 || coding.n_features < 1 || codes.width() != CodeBlock::bytes_of_code(coding)) {
+    throw std::invalid_argument("the codes do not fit their bits or the centroids");
+  }
+  return released([&] {
+    return std::make_unique<ClusterIndex>(std::as_bytes(codes.data), coding, directions,
                                           std::vector(centroids.data.begin(), centroids.data.end()), labels, n_threads,
                                           isa);
   });
+}
+
+// A copy of the rows, decoded where they are codes.
+Array<float> rows_of(const ClusterIndex& index) {
+  Array<float> rows({static_cast<Index>(index.n_rows()), static_cast<Index>(index.n_features())});
+  const std::span<float> out = mutable_view(rows);
+  released([&] {
+    for (std::size_t id = 0; id < index.n_rows(); ++id) {
+      index.read(static_cast<Index>(id), out.subspan(id * index.n_features(), index.n_features()));
+    }
+  });
+  return rows;
+}
+
+Array<float> rows_of(const DecomposedIndex& index) {
+  return matrix_of(std::span(index.rows().data, index.n_rows() * index.n_features()), index.n_features());
+}
+
+// What makes the index anew: the rows, or the codes that are all that is left of them.
+template <class AnyIndex>
+py::object stored(const AnyIndex& index) {
+  if constexpr (std::same_as<AnyIndex, ClusterIndex>) {
+    if (index.coding().alone) {
+      const std::vector<std::byte> codes = released([&] { return index.codes(); });
+      const std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(codes.data()), codes.size());
+      return matrix_of(bytes, CodeBlock::bytes_of_code(index.coding()));
+    }
+  }
+  return rows_of(index);
 }
 
 std::unique_ptr<DecomposedIndex> blocks(const Matrix<const float>& rows,
@@ -210,10 +265,8 @@ Class<AnyIndex> bind_index(Module& m, const std::string& name) {
   bound.def("update", update<AnyIndex>, "ids"_a, "rows"_a, py::kw_only(), "n_threads"_a, "isa"_a = "auto")
       .def("rows_by_rank", by_rank<AnyIndex>, "x"_a, py::kw_only(), "k"_a, "excluded_indptr"_a, "excluded_ids"_a,
            "n_threads"_a)
-      .def("rows", [](const AnyIndex& index) {
-        const std::span<const float> all(index.rows().data, index.n_rows() * index.n_features());
-        return matrix_of(all, index.n_features());
-      });
+      .def("rows", [](const AnyIndex& index) { return rows_of(index); })
+      .def("stored", stored<AnyIndex>);
   bind_method(m, bound, loss_fields((name + ".loss_and_gradient").c_str()), loss_and_gradient<AnyIndex>);
   return bound;
 }
@@ -278,7 +331,11 @@ void bind_search(Module& m) {
   m.def("spherical_kmeans", kmeans, "rows"_a, py::kw_only(), "n_clusters"_a, "n_iter"_a, "sample_per_cluster"_a,
         "radius"_a, "seed"_a, n_threads, isa);
   bind_index<ClusterIndex>(m, "ClusterIndex")
-      .def(constructor(&whole), "rows"_a, "centroids"_a, py::kw_only(), "radius"_a, "labels"_a, n_threads, isa)
+      .def(constructor(&whole), "rows"_a, "centroids"_a, py::kw_only(), "radius"_a, "labels"_a, n_threads,
+           "code_bits"_a = 8, "row_bits"_a = 32, isa)
+      .def_static("of_codes", &of_codes, "codes"_a, "centroids"_a, py::kw_only(), "radius"_a, "labels"_a, n_threads,
+                  "code_bits"_a, "row_bits"_a, isa)
+      .def("n_bytes", &ClusterIndex::n_bytes)
       .def("query", query, x, py::kw_only(), "k"_a, n_probe, excluded_indptr, excluded_ids, n_threads, isa)
       .def("query_above", query_above, x, py::kw_only(), "thresholds"_a, n_probe, excluded_indptr, excluded_ids,
            n_threads, isa)

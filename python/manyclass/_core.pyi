@@ -946,8 +946,22 @@ class ClusterIndex:
         radius: float,
         labels: NDArray[np.int32],
         n_threads: int,
+        code_bits: int = 8,
+        row_bits: int = 32,
         isa: str = "auto",
     ) -> None: ...
+    @staticmethod
+    def of_codes(
+        codes: NDArray[np.uint8],
+        centroids: NDArray[np.float32],
+        *,
+        radius: float,
+        labels: NDArray[np.int32],
+        n_threads: int,
+        code_bits: int,
+        row_bits: int,
+        isa: str = "auto",
+    ) -> ClusterIndex: ...
     def query(
         self,
         x: _Data,
@@ -1015,6 +1029,8 @@ class ClusterIndex:
         n_threads: int,
     ) -> NDArray[np.int64]: ...
     def rows(self) -> NDArray[np.float32]: ...
+    def stored(self) -> NDArray[np.float32] | NDArray[np.uint8]: ...
+    def n_bytes(self) -> int: ...
     def labels(self) -> NDArray[np.int32]: ...
     def imbalance(self) -> float: ...
     def loss_and_gradient(
@@ -1077,6 +1093,7 @@ class DecomposedIndex:
         n_threads: int,
     ) -> NDArray[np.int64]: ...
     def rows(self) -> NDArray[np.float32]: ...
+    def stored(self) -> NDArray[np.float32]: ...
     def labels(self) -> NDArray[np.int32]: ...
     def loss_and_gradient(
         self,

@@ -12,12 +12,13 @@ constexpr std::size_t patience = 16;
 
 }  // namespace
 
-void Best::start(std::size_t k, float bar, std::span<const Index> excluded) {
+void Best::start(std::size_t k, float bar, std::span<const Index> excluded, bool is_exact) {
   k_ = k;
+  is_exact_ = is_exact;
   bar_ = bar;
   excluded_ = excluded;
   kept_.clear();
-  raise_at_ = k + patience;
+  raise_at_ = k + (is_exact ? 0 : patience);
 }
 
 void Best::offer(const GroupBounds& bounds, const std::array<Index, group_rows>& ids) {
@@ -67,8 +68,8 @@ std::span<const Scored> Best::finish(const RowsView& rows, DenseRow q, Isa isa) 
 
 void Best::score(std::span<const Kept> some, const RowsView& rows, DenseRow q, Isa isa) {
   const std::size_t before = scored_.size();
-  for (const Kept& row : some) scored_.push_back({0, row.id});
-  exact_scores(rows, q, isa, std::span(scored_).subspan(before));
+  for (const Kept& row : some) scored_.push_back({row.upper, row.id});
+  if (rows.data != nullptr) exact_scores(rows, q, isa, std::span(scored_).subspan(before));
 }
 
 void Best::raise_bar() {
@@ -78,7 +79,8 @@ void Best::raise_bar() {
     bar_ = std::max(bar_, kth->lower);
     std::erase_if(kept_, [bar = bar_](const Kept& row) { return row.upper < bar; });
   }
-  raise_at_ = 2 * kept_.size() + patience;
+  // Scores without a radius are dear, and few are kept: the bar follows them closely.
+  raise_at_ = is_exact_ ? kept_.size() + std::max<std::size_t>(4, kept_.size() / 4) : 2 * kept_.size() + patience;
 }
 
 }  // namespace manyclass

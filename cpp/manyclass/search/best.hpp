@@ -22,8 +22,8 @@ struct GroupBounds {
 // With k = 0 the bar stays where it was set: all rows above a threshold.
 class Best {
  public:
-  // `excluded` is sorted.
-  void start(std::size_t k, float bar, std::span<const Index> excluded);
+  // `excluded` is sorted; is_exact says that radii will be 0.
+  void start(std::size_t k, float bar, std::span<const Index> excluded, bool is_exact = false);
 
   float bar() const { return bar_; }
 
@@ -33,7 +33,7 @@ class Best {
   // Takes in what a scan of other rows for the same query has kept.
   void merge(const Best& other);
 
-  // The k best, or all above the threshold, by exact score; sorted.
+  // The k best, or all above the threshold, by exact score, or where there are no rows by the upper bound; sorted.
   std::span<const Scored> finish(const RowsView& rows, DenseRow q, Isa isa);
 
  private:
@@ -48,6 +48,7 @@ class Best {
 
   std::size_t k_ = 0;
   float bar_ = 0;
+  bool is_exact_ = false;
   std::span<const Index> excluded_;
   std::vector<Kept> kept_;
   std::size_t raise_at_ = 0;  // rows kept

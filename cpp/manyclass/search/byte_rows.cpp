@@ -29,25 +29,19 @@ struct Errors {
   float rounding = 0;  // of sums and products in single precision, to be multiplied by |b|
 };
 
-// Codes of some queries, `Codes` of each behind one another, and their bounds.
+// Codes of some queries and their bounds.
 template <std::size_t Codes>
 struct CodedQueries {
-  CodedQueries(std::size_t n, std::size_t n_features) : codes(n * Codes, n_features), errors(n) {}
+  CodedQueries(std::size_t n, std::size_t n_features) : codes(n, n_features, Codes), errors(n) {}
 
   // False where q is not finite or too large.
   bool encode(std::size_t i, DenseRow q, Isa isa) {
     constexpr double round_up = 1 + 0x1p-20;
-    if (!codes.encode(i * Codes, q, isa)) return false;
-    if constexpr (Codes == 2) {
-      const QueryCode& first = codes[i * Codes];
-      std::vector<float> left(q.begin(), q.end());
-      for (std::size_t j = 0; j < left.size(); ++j) left[j] -= first.scale * static_cast<float>(first.bytes[j]);
-      if (!codes.encode(i * Codes + 1, left, isa)) return false;
-    }
+    if (!codes.encode(i, q, isa)) return false;
     const double length = norm(q, isa);
     // As in codes.hpp, and as much again for what is left, whose difference is rounded, and for the sum of both codes.
     const double rounding = 2 * (static_cast<double>(q.size()) + 64) * 0x1p-24;
-    const double slack = static_cast<double>(codes[i * Codes + Codes - 1].slack) + rounding * length;
+    const double slack = static_cast<double>(codes.some(i, 1).back().slack) + rounding * length;
     errors[i] = {static_cast<float>((length + slack) * round_up), static_cast<float>(slack * round_up),
                  static_cast<float>(rounding * round_up)};
     return true;
@@ -155,10 +149,11 @@ struct Radii {
       rounding = std::max(rounding, one.rounding / one.length);
     }
     for (std::size_t g = 0; g < n; ++g) {
-      const GroupTail& tail = rows.block.tail(first + g);
-      const float* b = rows.intercepts + (first + g) * group_rows;
+      const std::size_t row = (first + g) * group_rows;
       for (std::size_t r = 0; r < group_rows; ++r) {
-        of_row[g * group_rows + r] = (tail.error[r] + slack * tail.norm[r] + rounding * std::fabs(b[r])) * round_up;
+        of_row[g * group_rows + r] =
+            (rows.errors[row + r] + slack * rows.norms[row + r] + rounding * std::fabs(rows.intercepts[row + r])) *
+            round_up;
       }
     }
   }
@@ -176,7 +171,8 @@ inline void look(const OfRows& rows, std::size_t first, std::size_t n, const Rad
   for (std::size_t g = 0; g < n; ++g) {
     const GroupTail& tail = rows.block.tail(first + g);
     const std::int32_t* coarse = sums + g * group_rows;
-    const float* b = rows.intercepts + (first + g) * group_rows;
+    const std::size_t row = (first + g) * group_rows;
+    const float* b = rows.intercepts + row;
     float* const weighed = middles.data() + g * group_rows;
     const float bar = candidates.best.bar(), t = codes[0].scale, of_rest = codes[Codes - 1].scale;
     const float* const radius = radii.of_row.data() + g * group_rows;
@@ -184,7 +180,7 @@ inline void look(const OfRows& rows, std::size_t first, std::size_t n, const Rad
     for (std::size_t r = 0; r < group_rows; ++r) {
       float product = t * static_cast<float>(coarse[r]);
       if constexpr (Codes == 2) product += of_rest * static_cast<float>(coarse[apart + r]);
-      const float middle = tail.scale[r] * product + b[r];
+      const float middle = widened(tail.scale[r]) * product + b[r];
       weighed[r] = middle;
       reach += middle + (bounds.length * radius[r] + underflow_slack) >= bar ? 1 : 0;
       if constexpr (weighs) above += middle > base ? 1 : 0;
@@ -193,7 +189,7 @@ inline void look(const OfRows& rows, std::size_t first, std::size_t n, const Rad
     GroupBounds of_group;
     for (std::size_t r = 0; r < group_rows; ++r) {
       of_group.middle[r] = weighed[r];
-      of_group.radius[r] = bounds.length * tail.error[r] + bounds.slack * tail.norm[r] +
+      of_group.radius[r] = bounds.length * rows.errors[row + r] + bounds.slack * rows.norms[row + r] +
                            bounds.rounding * std::fabs(b[r]) + underflow_slack;
     }
     for (std::size_t r = 0; r < group_rows && weighs; ++r) {
@@ -251,7 +247,7 @@ void for_pieces(std::size_t begin, std::size_t end, std::size_t step, const F& f
 
 ByteRows::ByteRows(const RowsView& rows, std::size_t n_rows, std::size_t n_coded, bool has_intercept, int n_threads,
                    Isa isa)
-    : rows_(rows), n_coded_(n_coded), block_(n_coded) {
+    : rows_(rows), n_coded_(n_coded), block_(Coding{n_coded}) {
   check_rows(rows, n_rows, n_threads, isa);
   block_.reserve(n_rows);
   intercepts_.resize((n_rows + group_rows - 1) / group_rows * group_rows);
@@ -261,8 +257,8 @@ ByteRows::ByteRows(const RowsView& rows, std::size_t n_rows, std::size_t n_coded
     const DenseRow row = rows[static_cast<Index>(k)];
     block_.append(static_cast<Index>(k), row.first(n_coded), isa);
     if (has_intercept) intercepts_[k] = row[n_coded];
-    errors_[k] = block_.tail(k / group_rows).error[k % group_rows];
-    norms_[k] = block_.tail(k / group_rows).norm[k % group_rows];
+    errors_[k] = widened(block_.errors(k / group_rows)->error[k % group_rows]);
+    norms_[k] = widened(block_.tail(k / group_rows).norm[k % group_rows]);
   }
 }
 
@@ -283,17 +279,16 @@ bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::sp
     if (!coded.encode(i, queries.row(static_cast<Index>(i)).first(n_coded_), isa)) return false;
     candidates[i].best.start(k, minus_infinity, {});
   }
-  const auto& kernels = scan_kernels(isa).by_shape;
+  const auto& kernels = scan_kernels(isa, block_.coding().bits).by_shape;
   alignas(64) std::array<std::int32_t, most_queries * most_groups * group_rows> sums;
   const auto pass = [&]<std::size_t Bytes>(std::size_t group, std::size_t n_groups, const Radii& radii,
                                            std::size_t query, std::size_t n_queries) {
     kernels[n_queries * Codes - 1][n_groups - 1](block_.group(group), block_.stride(), block_.chunks(),
-                                                 coded.codes.some(query * Codes, n_queries * Codes).data(),
-                                                 sums.data());
+                                                 coded.codes.some(query, n_queries).data(), sums.data());
     const std::size_t apart = n_groups * group_rows;
     for (std::size_t i = 0; i < n_queries; ++i) {
       look<Codes, weighs, Bytes>(rows, group, n_groups, radii, sums.data() + i * Codes * apart, apart,
-                                 &coded.codes[(query + i) * Codes], coded.errors[query + i], candidates[query + i]);
+                                 &coded.codes[query + i], coded.errors[query + i], candidates[query + i]);
     }
   };
   for_pieces(0, block_.n_groups(), cached, [&](std::size_t chunk, std::size_t n_chunk) {

@@ -7,11 +7,6 @@ namespace manyclass {
 
 namespace {
 
-std::vector<float> checked(std::vector<float> rows, std::size_t n_features, int n_threads, Isa isa) {
-  check_rows({rows.data(), n_features}, rows.size() / n_features, n_threads, isa);
-  return rows;
-}
-
 // Centroids whose numbers the labels are.
 std::vector<float> checked(std::vector<float> centroids, std::size_t width, std::span<const Index> labels,
                            std::size_t n_rows) {
@@ -24,26 +19,82 @@ std::vector<float> checked(std::vector<float> centroids, std::size_t width, std:
   return centroids;
 }
 
+std::size_t n_codes(std::span<const std::byte> codes, const Coding& coding) {
+  return codes.size() / CodeBlock::bytes_of_code(coding);
+}
+
+// The rows that codes stand for.
+std::vector<float> decoded(std::span<const std::byte> codes, const Coding& coding, int n_threads, Isa isa) {
+  CodeBlock one(coding);
+  const std::size_t n = n_codes(codes, coding), width = coding.n_features;
+  std::vector<float> rows(n * width);
+  for (std::size_t id = 0; id < n; ++id) {
+    one.append(0, codes.data() + id * CodeBlock::bytes_of_code(coding), isa);
+    one.decode(0, std::span(rows).subspan(id * width, width));
+    one.remove(0);
+  }
+  check_rows({rows.data(), width}, n, n_threads, isa);
+  return rows;
+}
+
 }  // namespace
 
-ClusterIndex::ClusterIndex(std::vector<float> rows, Directions directions, std::vector<float> centroids,
-                           std::span<const Index> labels, int n_threads, Isa isa)
-    : n_features_(directions.n_features() - (directions.radius() > 0 ? 1 : 0)),
-      rows_(checked(std::move(rows), n_features_, n_threads, isa)),
-      clusters_(this->rows(), rows_.size() / n_features_, directions,
-                checked(std::move(centroids), directions.n_features(), labels, rows_.size() / n_features_), labels,
-                n_threads, isa) {}
+ClusterIndex::ClusterIndex(const RowsView& rows, std::size_t n, const Coding& coding, Directions directions,
+                           std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa)
+    : coding_(coding),
+      rows_((check_rows(rows, n, n_threads, isa), rows.data), rows.data + (coding.alone ? 0 : n * rows.n_features)),
+      clusters_(coding, rows, n, directions, checked(std::move(centroids), directions.n_features(), labels, n), labels,
+                n_threads, isa, [&](CodeBlock& block, Index id) { block.append(id, rows[id], isa); }) {}
+
+ClusterIndex::ClusterIndex(std::span<const std::byte> codes, const Coding& coding, Directions directions,
+                           std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa)
+    : ClusterIndex(decoded(codes, coding, n_threads, isa), codes, coding, directions, std::move(centroids), labels,
+                   n_threads, isa) {}
+
+ClusterIndex::ClusterIndex(const std::vector<float>& rows, std::span<const std::byte> codes, const Coding& coding,
+                           Directions directions, std::vector<float> centroids, std::span<const Index> labels,
+                           int n_threads, Isa isa)
+    : coding_(coding),
+      clusters_(coding, RowsView{rows.data(), coding.n_features}, n_codes(codes, coding), directions,
+                checked(std::move(centroids), directions.n_features(), labels, n_codes(codes, coding)), labels,
+                n_threads, isa, [&, width = CodeBlock::bytes_of_code(coding)](CodeBlock& block, Index id) {
+                  block.append(id, codes.data() + static_cast<std::size_t>(id) * width, isa);
+                }) {}
+
+void ClusterIndex::read(Index id, std::span<float> row) const {
+  const auto i = static_cast<std::size_t>(id);
+  if (coding_.alone)
+    return clusters_[static_cast<std::size_t>(label(i))].decode(static_cast<std::size_t>(clusters_.slot(i)), row);
+  std::ranges::copy(rows()[id], row.begin());
+}
+
+std::vector<std::byte> ClusterIndex::codes() const {
+  const std::size_t width = CodeBlock::bytes_of_code(coding_);
+  std::vector<std::byte> codes(n_rows() * width);
+  for (std::size_t id = 0; id < n_rows(); ++id) {
+    clusters_[static_cast<std::size_t>(label(id))].write(static_cast<std::size_t>(clusters_.slot(id)),
+                                                         codes.data() + id * width);
+  }
+  return codes;
+}
+
+std::size_t ClusterIndex::n_bytes() const {
+  std::size_t bytes = sizeof(float) * (rows_.size() + n_clusters() * clusters_.directions().n_features()) +
+                      clusters_.centroids().codes().capacity_bytes() + n_rows() * 2 * sizeof(Index);
+  for (std::size_t c = 0; c < n_clusters(); ++c) bytes += clusters_[c].capacity_bytes() + sizeof(CodeBlock);
+  return bytes;
+}
 
 void ClusterIndex::update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa) {
-  const int threads = threads_to_update(ids.size(), n_clusters(), n_features_, n_threads);
+  const int threads = threads_to_update(ids.size(), n_clusters(), n_features(), n_threads);
   check_rows(rows, ids.size(), threads, isa);
   replace(ids, rows, clusters_.nearest(rows, ids.size(), threads, isa), isa);
 }
 
 void ClusterIndex::replace(std::span<const Index> ids, const RowsView& rows, std::span<const Scored> found, Isa isa) {
   clusters_.replace(ids, rows, found, isa);
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    std::ranges::copy(rows[static_cast<Index>(i)], rows_.data() + static_cast<std::size_t>(ids[i]) * n_features_);
+  for (std::size_t i = 0; i < ids.size() && !coding_.alone; ++i) {
+    std::ranges::copy(rows[static_cast<Index>(i)], rows_.data() + static_cast<std::size_t>(ids[i]) * n_features());
   }
 }
 

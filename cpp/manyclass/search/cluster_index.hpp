@@ -27,6 +27,8 @@ struct Request {
   std::span<std::size_t> n_scanned{};  // rows in the clusters scanned, to be written for each query; or empty
   // In place of n_probe clusters as many, best first, as hold k rows that are not excluded (Yen et al. 2018, sec. 5).
   bool fill = false;
+  // Whether a query whose clusters hold fewer than k rows that are not excluded is answered with `fill` instead.
+  bool always_k = false;
 };
 
 // Called for each query once, from any thread, with its rows best first.
@@ -34,15 +36,25 @@ using Deliver = std::function<void(std::size_t query, std::span<const Scored> ro
 
 class ClusterIndex {
  public:
-  // `labels` (K) says the cluster of each row; where it is empty each row goes to the nearest centroid. Throws
-  // std::invalid_argument where a row is not finite or longer than largest_norm.
-  ClusterIndex(std::vector<float> rows, Directions directions, std::vector<float> centroids,
-               std::span<const Index> labels, int n_threads, Isa isa);
+  // `labels` (K) says the cluster of each row; where it is empty each row goes to the nearest centroid. Rows are kept
+  // beside their codes unless these stand alone. Throws std::invalid_argument where a row is not finite or longer than
+  // largest_norm.
+  ClusterIndex(const RowsView& rows, std::size_t n, const Coding& coding, Directions directions,
+               std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa);
+  // Of rows that codes() has written, which stand alone. Throws std::invalid_argument where a row is not finite.
+  ClusterIndex(std::span<const std::byte> codes, const Coding& coding, Directions directions,
+               std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa);
 
   std::size_t n_rows() const { return clusters_.n_rows(); }
-  std::size_t n_features() const { return n_features_; }
+  std::size_t n_features() const { return coding_.n_features; }
   std::size_t n_clusters() const { return clusters_.size(); }
-  RowsView rows() const { return {rows_.data(), n_features_}; }
+  const Coding& coding() const { return coding_; }
+  // A row, or what its code says.
+  void read(Index id, std::span<float> row) const;
+  // Codes by id, in bytes_of_code() bytes each, where they stand alone.
+  std::vector<std::byte> codes() const;
+  // Bytes of memory.
+  std::size_t n_bytes() const;
   RowsView centroids() const { return clusters_.centroids().rows(); }
   float radius() const { return clusters_.directions().radius(); }
   Index label(std::size_t id) const { return clusters_.label(id); }
@@ -66,7 +78,14 @@ class ClusterIndex {
  private:
   friend class Search;
 
-  std::size_t n_features_;
+  ClusterIndex(const std::vector<float>& rows, std::span<const std::byte> codes, const Coding& coding,
+               Directions directions, std::vector<float> centroids, std::span<const Index> labels, int n_threads,
+               Isa isa);
+
+  // No data where rows are their codes.
+  RowsView rows() const { return {coding_.alone ? nullptr : rows_.data(), coding_.n_features}; }
+
+  Coding coding_;
   std::vector<float> rows_;  // by id
   Clusters<CodeBlock> clusters_;
 };

@@ -29,17 +29,20 @@ class Search {
  public:
   Search(const ClusterIndex& index, const Queries& queries, const Request& request, std::size_t begin, std::size_t n)
       : index_(index),
+        queries_(queries),
         request_(request),
         begin_(begin),
         n_(n),
         tile_(queries, begin, n, index.clusters_.directions().n_features()),
         codes_(n, index.clusters_.directions().n_features()),
+        rotated_(index.coding().rotation ? n : 0, index.n_features(), index.coding().alone ? 2 : 1),
         best_(n),
         most_(request.fill ? index.n_clusters() : request.n_probe),
         probes_(n * most_),
         n_probes_(n, request.n_probe) {
     for (std::size_t i = 0; i < n; ++i) {
       if (!codes_.encode(i, tile_[i], request.isa)) refuse(begin + i);
+      if (index.coding().rotation) rotate(i);
     }
     for (std::size_t i = 0; i < n; ++i) start(best_[i], i);
     probe();
@@ -63,7 +66,7 @@ class Search {
     for (std::size_t p = 1; p < n_probes_[0]; ++p) ends.push_back(total += block(probes_[p]).n_groups());
     std::vector<Best> parts(static_cast<std::size_t>(request_.n_threads));
     for (Best& part : parts) {
-      part.start(request_.k, best_[0].bar(), request_.excluded.of(begin_));
+      part.start(request_.k, best_[0].bar(), request_.excluded.of(begin_), index_.coding().alone);
     }
     run_team(request_.n_threads, [&](const Member& member) {
       auto [group, last] = member.share(total);
@@ -73,7 +76,7 @@ class Search {
         const CodeBlock& rows = block(probes_[p + 1]);
         const std::size_t first = ends[p] - rows.n_groups();
         const std::size_t stop = std::min(last, ends[p]);
-        scan(rows, group - first, stop - first, codes_.some(0, 1), std::span(&part, 1), request_.isa);
+        scan(rows, group - first, stop - first, of_rows(0), std::span(&part, 1), request_.isa);
         group = stop;
       }
     });
@@ -89,12 +92,35 @@ class Search {
 
   void finish(const Deliver& deliver) {
     for (std::size_t i = 0; i < n_; ++i) {
+      const std::span<const Scored> rows =
+          best_[i].finish(index_.rows(), tile_[i].first(index_.n_features()), request_.isa);
+      if (request_.always_k && rows.size() < request_.k && n_probes_[i] < index_.n_clusters()) {
+        Request again = request_;
+        again.fill = true;
+        again.always_k = false;
+        Search one(index_, queries_, again, begin_ + i, 1);
+        one.scan_all();
+        one.finish(deliver);
+        continue;
+      }
       if (!request_.n_scanned.empty()) request_.n_scanned[begin_ + i] = n_rows_read(i);
-      deliver(begin_ + i, best_[i].finish(index_.rows(), tile_[i].first(index_.n_features_), request_.isa));
+      deliver(begin_ + i, rows);
     }
   }
 
  private:
+  void rotate(std::size_t i) {
+    const DenseRow q = tile_[i].first(index_.n_features());
+    std::vector<float> x(q.begin(), q.end());
+    run_with(request_.isa, [&] { index_.coding().rotation->apply(x); });
+    if (!rotated_.encode(i, x, request_.isa)) refuse(begin_ + i);
+  }
+
+  // The code by which a query is scored against rows.
+  std::span<const QueryCode> of_rows(std::size_t i) const {
+    return {&(index_.coding().rotation ? rotated_ : codes_)[i], 1};
+  }
+
   const CodeBlock& block(Index cluster) const { return index_.clusters_[at(cluster)]; }
 
   std::size_t n_rows_read(std::size_t i) const {
@@ -111,7 +137,7 @@ class Search {
   void start(Best& best, std::size_t i) const {
     constexpr float lowest = std::numeric_limits<float>::lowest();
     const float bar = request_.k > 0 ? lowest : std::max(lowest, request_.thresholds[begin_ + i]);
-    best.start(request_.k, bar, request_.excluded.of(begin_ + i));
+    best.start(request_.k, bar, request_.excluded.of(begin_ + i), index_.coding().alone);
   }
 
   // Clusters in descending order of their centroids' scores, until they hold the rows that are wanted.
@@ -175,7 +201,7 @@ class Search {
 
   void scan_one(Index cluster) {
     Best* best = best_.data();
-    scan(block(cluster), codes_.some(0, 1), std::span(&best, 1), request_.isa);
+    scan(block(cluster), of_rows(0), std::span(&best, 1), request_.isa);
   }
 
   // Scans the clusters of ranks [first, last) of all queries, a cluster at a time for all queries that probe it.
@@ -199,21 +225,23 @@ class Search {
       for (std::size_t m = ends[c]; m < ends[c + 1]; m += most_queries) {
         const std::size_t some = std::min(most_queries, ends[c + 1] - m);
         for (std::size_t j = 0; j < some; ++j) {
-          codes[j] = codes_[members[m + j]];
+          codes[j] = of_rows(members[m + j]).front();
           best[j] = &best_[members[m + j]];
         }
-        poll(block(static_cast<Index>(c)).size() * index_.n_features_);
+        poll(block(static_cast<Index>(c)).size() * index_.n_features());
         scan(block(static_cast<Index>(c)), std::span(codes).first(some), std::span(best).first(some), request_.isa);
       }
     }
   }
 
   const ClusterIndex& index_;
+  const Queries& queries_;
   const Request& request_;
   std::size_t begin_;
   std::size_t n_;
   DenseTile tile_;
-  QueryCodes codes_;
+  QueryCodes codes_;    // for centroids
+  QueryCodes rotated_;  // for rows that are rotated
   std::vector<Best> best_;
   std::size_t most_;           // clusters that a query may read
   std::vector<Index> probes_;  // n x most_

@@ -17,11 +17,13 @@ namespace manyclass {
 template <class Block>
 class Clusters {
  public:
-  // `labels` (n) says the cluster of each row; where it is empty each row goes to the nearest centroid.
-  Clusters(const RowsView& rows, std::size_t n, Directions directions, std::vector<float> centroids,
-           std::span<const Index> labels, int n_threads, Isa isa)
+  // `labels` (n) says the cluster of each row; where it is empty each row goes to the nearest centroid. put(block, id)
+  // appends a row.
+  template <class Put>
+  Clusters(const typename Block::Shape& shape, const RowsView& rows, std::size_t n, Directions directions,
+           std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa, const Put& put)
       : directions_(directions), centroids_(std::move(centroids), directions.n_features(), isa), places_(n) {
-    for (std::size_t c = 0; c < centroids_.size(); ++c) blocks_.emplace_back(rows.n_features);
+    for (std::size_t c = 0; c < centroids_.size(); ++c) blocks_.emplace_back(shape);
     if (labels.empty()) {
       const std::vector<Scored> found = nearest(rows, n, n_threads, isa);
       for (std::size_t id = 0; id < n; ++id) places_[id].cluster = found[id].id;
@@ -33,8 +35,11 @@ class Clusters {
       members[static_cast<std::size_t>(places_[id].cluster)].push_back(static_cast<Index>(id));
     }
     parallel_for(n_threads, size(), [&](std::size_t c) {
-      blocks_[c].reserve(members[c].size() + members[c].size() / slack_share);
-      for (const Index id : members[c]) append(id, static_cast<Index>(c), rows[id], isa);
+      blocks_[c].reserve(members[c].size());
+      for (const Index id : members[c]) {
+        places_[static_cast<std::size_t>(id)].slot = static_cast<Index>(blocks_[c].size());
+        put(blocks_[c], id);
+      }
     });
   }
 
@@ -103,7 +108,6 @@ class Clusters {
   };
 
   static constexpr std::size_t tile_rows = 256;  // a thread's bite
-  static constexpr std::size_t slack_share = 8;  // a new cluster has room for an eighth more rows
 
   void append(Index id, Index cluster, DenseRow row, Isa isa) {
     Block& block = blocks_[static_cast<std::size_t>(cluster)];

@@ -120,8 +120,11 @@ DecomposedIndex::DecomposedIndex(std::vector<float> rows, std::size_t n_features
     const std::vector<float> own = columns(this->rows(), n_rows(), begin, width);
     blocks_.push_back(
         {begin, width,
-         Clusters<FloatBlock>({own.data(), width}, n_rows(), Directions(width, 0), std::move(centroids[j]),
-                              labels.empty() ? std::span<const Index>() : labels[j], n_threads, isa),
+         Clusters<FloatBlock>(width, {own.data(), width}, n_rows(), Directions(width, 0), std::move(centroids[j]),
+                              labels.empty() ? std::span<const Index>() : labels[j], n_threads, isa,
+                              [&](FloatBlock& cluster, Index id) {
+                                cluster.append(id, {own.data() + static_cast<std::size_t>(id) * width, width}, isa);
+                              }),
          std::move(probed)});
   }
 }

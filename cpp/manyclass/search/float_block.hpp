@@ -19,6 +19,8 @@ namespace manyclass {
 
 class FloatBlock {
  public:
+  using Shape = std::size_t;
+
   explicit FloatBlock(std::size_t n_features) : n_features_(n_features) {}
 
   std::size_t size() const { return ids_.size(); }

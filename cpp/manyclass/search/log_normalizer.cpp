@@ -123,7 +123,7 @@ void log_normalizers(const ClusterIndex& index, const Queries& queries, const Fo
     const std::size_t end = std::min(n, begin + queries_per_sample);
     std::vector<float> rows(drawn.ids().size() * width);
     for (std::size_t c = 0; c < drawn.ids().size(); ++c) {
-      std::ranges::copy(index.rows()[drawn.ids()[c]], rows.begin() + static_cast<std::ptrdiff_t>(c * width));
+      index.read(drawn.ids()[c], std::span(rows).subspan(c * width, width));
     }
     const ClassRows<const float> tail_rows(rows, static_cast<Index>(width));
     const DenseTile dense(queries, begin, end - begin, width);

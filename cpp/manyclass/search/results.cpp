@@ -44,7 +44,9 @@ void check(const FindOptions& options, std::size_t n_rows, std::size_t n_cluster
 void search_into(const ClusterIndex& index, const Queries& queries, const Request& request, std::span<float> scores,
                  std::span<Offset> ids) {
   const std::size_t k = request.k;
-  index.search(queries, request, [&](std::size_t i, std::span<const Scored> rows) {
+  Request all = request;
+  all.always_k = true;
+  index.search(queries, all, [&](std::size_t i, std::span<const Scored> rows) {
     write_row(rows, scores.subspan(i * k, k), ids.subspan(i * k, k));
   });
 }

@@ -14,7 +14,8 @@ void check(const Request& request, const Queries& queries, const ClusterIndex& i
 void check(const FindOptions& options, std::size_t n_rows, std::size_t n_clusters);
 void check_columns(const Queries& queries, std::size_t n_features);
 
-// Row i of `scores` and `ids` (n x request.k): best first, -infinity and -1 where there are fewer.
+// Row i of `scores` and `ids` (n x request.k): best first, -infinity and -1 where fewer are left in the whole index,
+// of a DecomposedIndex in the clusters that are read.
 void search_into(const ClusterIndex& index, const Queries& queries, const Request& request, std::span<float> scores,
                  std::span<Offset> ids);
 void search_into(const DecomposedIndex& index, const DenseView& queries, std::size_t k, const FindOptions& options,

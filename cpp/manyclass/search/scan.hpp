@@ -24,8 +24,8 @@ struct ScanKernels {
   std::array<std::array<ScanKernel, most_groups>, most_queries> by_shape;
 };
 
-// The fastest kernels of an instruction set; all give the same sums.
-const ScanKernels& scan_kernels(Isa isa);
+// The fastest kernels of an instruction set for codes of 8 or 4 bits; all give the same sums.
+const ScanKernels& scan_kernels(Isa isa, int bits);
 
 // Offers the groups [begin, end) of a block to at most most_queries queries.
 void scan(const CodeBlock& block, std::size_t begin, std::size_t end, std::span<const QueryCode> queries,

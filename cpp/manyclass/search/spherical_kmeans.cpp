@@ -145,7 +145,7 @@ bool Directions::write(DenseRow w, Isa isa, std::span<float> direction) const {
 }
 
 Centroids::Centroids(std::vector<float> rows, std::size_t n_features, Isa isa)
-    : rows_(std::move(rows)), n_features_(n_features), codes_(n_features), floats_(n_features) {
+    : rows_(std::move(rows)), n_features_(n_features), codes_(Coding{n_features}), floats_(n_features) {
   const auto fill = [&](auto& block) {
     block.reserve(size());
     for (std::size_t c = 0; c < size(); ++c) {

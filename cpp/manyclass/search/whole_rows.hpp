@@ -32,9 +32,11 @@ class WholeRows {
   }
 
   void block_scores(std::span<const Index> ids, DenseRow phi, Isa isa, std::span<float> z) const {
+    std::vector<float> row(phi.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      Scored one{0, ids[i]};
-      exact_scores(index_.rows(), phi, isa, {&one, 1});
+      index_.read(ids[i], row);
+      Scored one{0, 0};
+      exact_scores({row.data(), row.size()}, phi, isa, {&one, 1});
       z[i] = one.score;
     }
   }

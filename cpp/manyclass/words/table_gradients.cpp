@@ -293,8 +293,8 @@ void SampledGradients::follow() {
     const KMeansOptions options{
         std::max<std::size_t>(1, n / group_), k_means_iterations, sample_per_cluster, seed_, n_threads_, best_isa()};
     std::vector<float> centroids = spherical_kmeans(view, n, directions, options).centroids;
-    grouping_ = std::make_unique<ClusterIndex>(rows, directions, std::move(centroids), std::span<const Index>(),
-                                               n_threads_, best_isa());
+    grouping_ = std::make_unique<ClusterIndex>(view, n, Coding{search_.dim}, directions, std::move(centroids),
+                                               std::span<const Index>(), n_threads_, best_isa());
   } else {
     std::vector<Index> ids(n);
     std::iota(ids.begin(), ids.end(), Index{0});

@@ -180,20 +180,15 @@ class ByteCopy:
 
     def top_k(self, x: Matrix, k: int, recall: float, n_threads: int) -> tuple[Ids, Floats, Doubles] | None:
         """Return what `ClassIndex.top_k` does; None where features are so large that all classes must be scored."""
-        answers = self._best(x, k, n_threads, normalizers=True, twice=recall == 1)
+        answers = self.best(x, k, n_threads, normalizers=True, twice=recall == 1)
         if answers is None:
             return None
         classes, scores, log_z, std = answers
         exact = scores.astype(np.float64)
         return classes, (exact - exact[:, :1] - log_z[:, np.newaxis]).astype(np.float32), std
 
-    def classes(self, x: Matrix, k: int, n_threads: int) -> Ids | None:
-        """Return the k best classes of each row, best first, (n_rows, k), or None as `top_k`."""
-        answers = self._best(x, k, n_threads, normalizers=False, twice=False)
-        return None if answers is None else answers[0]
-
-    def _best(self, x: Matrix, k: int, n_threads: int, *, normalizers: bool, twice: bool) -> Any:
-        """What the core finds, for some rows at a time: one block without any where x has none."""
+    def best(self, x: Matrix, k: int, n_threads: int, *, normalizers: bool, twice: bool) -> Any:
+        """Return what the core finds, for some rows at a time, or None as `top_k`; one block where x has no rows."""
         parts = []
         for first in range(0, max(1, x.shape[0]), BLOCK_ROWS):
             phi = self._weights.phi(x[first : first + BLOCK_ROWS], n_threads)
@@ -322,13 +317,8 @@ class ApproximateAnswers:
         """Return the k best classes of each row by the copy, exactly; None where scoring all classes is as good."""
         if self.copy is None and (x.shape[0] < COPY_ROWS or self.too_large):
             return None
-        return self.build_copy(n_threads).classes(x, k, n_threads)
-
-    def _by_copy(self, n_rows: int, probes: int | None, recall: float) -> bool:
-        """Whether the copy answers; `probes` is what the index is tuned to for what is asked, if it is."""
-        most_probed = MOST_PROBED * _clusters(self.weights.n_classes)
-        is_quicker = n_rows < INDEX_ROWS if probes is None else probes > most_probed
-        return copies(self.weights) and (recall == 1 or is_quicker)
+        answers = self.build_copy(n_threads).best(x, k, n_threads, normalizers=False, twice=False)
+        return None if answers is None else answers[0]
 
     def finder(self, x: Matrix, k: int, recall: float, random_state: Any, n_threads: int, exact: Best) -> Best | None:
         """Return what finds the k best classes of rows; None, with a warning of why, where `exact` is faster.
@@ -340,7 +330,9 @@ class ApproximateAnswers:
             return None
         why = self.too_large if self.weights.codes is None else ""
         probes = None if self.index is None else self.index.probes(k, recall)
-        if not why and self._by_copy(x.shape[0], probes, recall):
+        most_probed = MOST_PROBED * _clusters(self.weights.n_classes)
+        is_quicker = x.shape[0] < INDEX_ROWS if probes is None else probes > most_probed
+        if not why and copies(self.weights) and (recall == 1 or is_quicker):
             copy = self.build_copy(n_threads)
 
             def best_of_copy(points: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:

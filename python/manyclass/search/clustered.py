@@ -328,15 +328,11 @@ class ClusteredRows(BaseEstimator):
         """
         rows = checked_rows("W", W)
         self._check_parameters(rows.shape)
-        before = dict(vars(self))
-        try:
-            self._seed = seed_from(self.random_state)
-            self.n_rows_, self.n_features_in_ = rows.shape
-            self._cluster(rows)
-        except BaseException:  # the core has found values that are out of range
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+        index = type(self)(**self.get_params())  # so that nothing changes where the core finds a value out of range
+        index._seed = seed_from(self.random_state)
+        index.n_rows_, index.n_features_in_ = rows.shape
+        index._cluster(rows)
+        self.__dict__.update(vars(index))
         return self
 
     def query(
@@ -354,7 +350,7 @@ class ClusteredRows(BaseEstimator):
             In [1, K].
         n_probe : int, optional
             Clusters scanned (in each block), in [1, C]; `n_probe_` if not given. With C of a `SphericalClusterIndex`
-            the answer is exact.
+            the answer is exact. Where they hold too few rows, more are scanned.
         exclude : sparse matrix of shape (n, K), or sequence of n sequences of ids, optional
             Rows that a query does not want, such as its positives: the entries of the matrix that are stored, or a list
             for each query. One list will do for one query.
@@ -362,7 +358,7 @@ class ClusteredRows(BaseEstimator):
         Returns
         -------
         scores : ndarray of shape (n, k) or (k,), float32
-            Best first, equal scores by id; -inf where there are fewer than k rows.
+            Best first, equal scores by id; -inf where fewer than k rows are left.
         ids : ndarray of shape (n, k) or (k,), int64
             -1 there.
         """
@@ -443,7 +439,7 @@ class ClusteredRows(BaseEstimator):
         if not isinstance(self.random_state, int):
             parameters["random_state"] = None
         state = {name: getattr(self, name) for name in self._STATE}
-        tensors: dict[str, NDArray[Any]] = {"rows": index.rows(), "labels": index.labels()}
+        tensors: dict[str, NDArray[Any]] = {"rows": index.stored(), "labels": index.labels()}
         tensors["cluster_centers"] = self.cluster_centers_
         tensors |= {f"kmeans.{name}": self.kmeans_stats_[name] for name in self._KMEANS}
         metadata = {"format": self.FORMAT[0], "format_version": str(FORMAT_VERSION), "state": json.dumps(state)}
@@ -467,7 +463,8 @@ class ClusteredRows(BaseEstimator):
     def _read(cls, file: TensorFile) -> Self:
         parameters, state = (json.loads(file.metadata[name]) for name in ("parameters", "state"))
         self = cls(**parameters)
-        rows = checked_rows("rows", file.read("rows"))
+        rows = file.read("rows")  # or their codes, as bytes
+        rows = rows if rows.dtype == np.uint8 and rows.ndim == 2 else checked_rows("rows", rows)
         self.n_rows_, self.n_features_in_ = rows.shape
         self._check_parameters(rows.shape)
         for name, kind in cls._STATE.items():
@@ -489,7 +486,7 @@ class ClusteredRows(BaseEstimator):
         state = dict(super().__getstate__())
         if "_index" in state:
             index = state.pop("_index")
-            state["_arrays"] = (index.rows(), index.labels())
+            state["_arrays"] = (index.stored(), index.labels())
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
