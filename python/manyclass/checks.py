@@ -28,7 +28,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=np.floating[Any])
 
 
-def check_choice(name: str, value: object, choices: Sequence[object], beside: str = "") -> None:
+def check_choice(name: str, value: object, choices: Sequence[str], beside: str = "") -> None:
     """Raise ValueError unless `value` is one of `choices`; the message tells what is allowed `beside` them."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices) + (f" or {beside}" if beside else "")

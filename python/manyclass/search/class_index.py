@@ -336,8 +336,7 @@ class ApproximateAnswers:
             copy = self.build_copy(n_threads)
 
             def best_of_copy(points: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-                answers = copy.top_k(points, width, recall, n_threads)
-                return exact(points, width) if answers is None else answers
+                return copy.top_k(points, width, recall, n_threads) or exact(points, width)
 
             return best_of_copy
         if why := why or slower(self.weights, x, probes, recall):

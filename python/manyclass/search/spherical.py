@@ -131,8 +131,9 @@ class SphericalClusterIndex(ClusteredRows):
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
-        for name, value in (("code_bits", (8, 4)), ("row_bits", (32, 0)), ("recluster", ("auto", "never"))):
-            check_choice(name, getattr(self, name), value)
+        choices: dict[str, Any] = {"code_bits": (8, 4), "row_bits": (32, 0), "recluster": ("auto", "never")}
+        for name, values in choices.items():
+            check_choice(name, getattr(self, name), values)
         check_number("n_iter", self.n_iter, low=1, high=2**31 - 1, integer=True)
         if self.sample_per_cluster is not None:
             check_number("sample_per_cluster", self.sample_per_cluster, low=1, high=2**31 - 1, integer=True)
