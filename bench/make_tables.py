@@ -15,6 +15,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -200,7 +201,10 @@ def halved_and_doubled(file: str) -> list[str]:
         lines.append(cells)
     telling = [cells for cells in lines if (cells["half"], cells["twice"]) != ("0", "0")]
     silent = ", ".join(cells["number"] for cells in lines if cells not in telling)
-    return [*markdown(pd.DataFrame(telling)), "", *textwrap.wrap(f"Of no set: {silent}.", 155)]
+    varied = {cells["number"] for cells in lines}
+    unread = ", ".join(f"`{figure.name}`" for figure in fields(FIGURES) if f"`{figure.name}`" not in varied)
+    texts = (f"Of no set: {silent}.", f"Read by none of these fits: {unread}.")
+    return [*markdown(pd.DataFrame(telling)), *(line for text in texts for line in ("", *textwrap.wrap(text, 155)))]
 
 
 def raced(references: tuple[str, ...], columns: Columns) -> list[str]:

@@ -14,6 +14,7 @@ from manyclass import SoftmaxClassifier, models, solvers
 from manyclass.blending import blend
 from manyclass.checks import seed_from
 from manyclass.datasets import l2_normalize
+from manyclass.figures import FIGURES
 from manyclass.training import members
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
@@ -177,7 +178,7 @@ def test_a_factor_by_loss_is_above_0_where_scores_say_nothing(seed):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(100, 6)).astype(np.float32)
     worst = Labels.single(z.argmin(axis=1).astype(np.int32))
-    assert blend.best_factor(Scores(z), blend.ScoredRows(np.zeros((100, 1)), worst, 1)) == blend.LEAST_FACTOR
+    assert blend.best_factor(Scores(z), blend.ScoredRows(np.zeros((100, 1)), worst, 1)) == FIGURES.LEAST_FACTOR
 
 
 class Scores:

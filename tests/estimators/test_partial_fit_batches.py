@@ -298,8 +298,8 @@ def test_the_scales_of_a_stream_are_found_on_rows_before_they_are_trained_on(see
         model.partial_fit(X[first:last], Y[first:last])
         found.append(tuple(model._weights.scales))
     assert len(set(found)) == 4
-    assert found[0] == (FIGURES.LEAST_OF_STREAM, FIGURES.LEAST_OF_STREAM)  # no row has told anything
-    assert np.min(found) >= FIGURES.LEAST_OF_STREAM**2  # the least of both, and of a temperature
+    assert found[0] == (FIGURES.LEAST_FACTOR, FIGURES.LEAST_FACTOR)  # no row has told anything
+    assert np.min(found) >= FIGURES.LEAST_FACTOR**2  # the least of both, and of a temperature
     fitted = SoftmaxClassifier(model="hybrid", random_state=0).fit(X[:500], Y[:500])
     scales = tuple(fitted._weights.scales)
     assert tuple(fitted.partial_fit(X[500:], Y[500:])._weights.scales) == pytest.approx(scales, rel=1e-12)

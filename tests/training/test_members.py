@@ -100,7 +100,7 @@ def test_scores_are_the_sum_of_members_that_are_trained_alone(dense, seed, calls
     (plan, points), shares = calls[-1], lines(model)
     assert list(shares) == ["pairs", "embeddings", "margins", "linear"]
     split = Split.of(plan, points)
-    # A member that has no share after a tenth of its passes ends there.
+    # A member of no gain after a tenth of its passes ends there.
     watches = {name: Watch(lambda state, n=line["passes"]: state.n_iter == n) for name, line in shares.items()}
     trained = {
         "pairs": members.fit_pairs(plan.pairs, split.points, watches["pairs"]),
@@ -137,61 +137,90 @@ def test_a_member_of_share_0_is_dropped_and_training_goes_on(seed, monkeypatch):
     assert model.score(X, y) > before - 0.01
 
 
-def ridges_of_runs(monkeypatch):
-    """The ridges of runs of embeddings, all of which are made."""
-    ridges, fit_batches = [], members.fit_batches
+def settings_of_runs(monkeypatch):
+    """The ridges and passes of runs of embeddings, all of which are made."""
+    settings, fit_batches = [], members.fit_batches
 
     def spy(plan, *given):
         if plan.dim is not None:
-            ridges.append(plan.alpha)
+            settings.append((plan.alpha, plan.max_iter))
         return fit_batches(plan, *given)
 
     monkeypatch.setattr(members, "fit_batches", spy)
     monkeypatch.setattr(blend, "best_shares", lambda terms, _: np.ones(len(terms)))
-    return ridges
+    return settings
 
 
-@pytest.mark.parametrize(("factor", "is_overconfident"), [(0.7, True), (0.94, True), (0.96, False), (1.5, False)])
-def test_a_run_after_an_overconfident_one_has_a_ridge(factor, is_overconfident, seed, calls, monkeypatch):
+@pytest.mark.parametrize("factor", [0.7, 0.94, 0.96, 1.04, 1.06, 1.5])
+def test_what_rows_held_out_want_of_a_run_the_next_one_has(factor, seed, calls, monkeypatch):
     X, y = word_rows(seed, n=400)
     monkeypatch.setattr(blend, "best_factor_of", lambda *_: (factor, 1.0))
-    ridges = ridges_of_runs(monkeypatch)
+    settings = settings_of_runs(monkeypatch)
     hybrid(seed, n_models=3).fit(X, y)
-    assert calls[-1][0].ridge == pytest.approx(1 / 400)
-    # The third one has none, as the second one was not better by it: losses are told to be the same.
-    assert ridges == [0, calls[-1][0].ridge if is_overconfident else 0, 0]
+    second = (1 / 400, 5) if factor < 0.95 else (0, 10) if factor > 1 / 0.95 else (0, 5)
+    # The third one is as the first, as the second one was not better than it: losses are said to be the same.
+    assert settings == [(0, 5), pytest.approx(second), (0, 5)]
+
+
+def test_passes_that_are_set_stay(seed, monkeypatch):
+    X, y = word_rows(seed, n=400)
+    monkeypatch.setattr(blend, "best_factor_of", lambda *_: (1.5, 1.0))
+    settings = settings_of_runs(monkeypatch)
+    SoftmaxClassifier(model="embedding", dim=DIM, n_models=2, max_iter=3, random_state=seed).fit(X, y)
+    assert settings == [(0, 3), (0, 3)]
 
 
 def test_labels_that_are_noise_make_the_first_run_overconfident_and_others_do_not(seed, monkeypatch):
-    ridges = ridges_of_runs(monkeypatch)
+    settings = settings_of_runs(monkeypatch)
     for noise, spread in ((0.8, 0.1), (0.0, 0.03)):
         hybrid(seed, n_models=2).fit(*word_rows(seed, n=1500, spread=spread, noise=noise))
-    assert ridges == [0, pytest.approx(1 / 1500), 0, 0]
+    assert [ridge for ridge, _ in settings] == [0, pytest.approx(1 / 1500), 0, 0]
 
 
 @pytest.mark.parametrize("hopeless", ["margins", "linear", "pairs"])
-def test_a_member_without_a_share_after_a_tenth_of_its_passes_ends_there(hopeless, seed, monkeypatch):
+@pytest.mark.parametrize("gain", [-1.0, 0.0])
+def test_a_member_of_no_gain_after_a_tenth_of_its_passes_ends_there(hopeless, gain, seed, monkeypatch):
     X, y = word_rows(seed)
     n_terms = {"margins": 2, "linear": 3, "pairs": 4}[hopeless]  # in the order of training
-    checked = []
 
-    def shares(terms, rows):
+    checked = []  # twice for each member: without and with it
+
+    def losses(terms, rows):
         checked.append(len(terms))
-        is_checked = len(terms) == n_terms and checked.count(n_terms) == 1
-        return np.append(np.ones(len(terms) - 1), 0.0 if is_checked else 1.0)
+        is_after = len(checked) % 2 == 0
+        worth = gain if len(terms) == n_terms else 1.0
+        return np.full(len(rows.labels), -worth if is_after else 0.0)
 
-    monkeypatch.setattr(blend, "best_shares", shares)
+    monkeypatch.setattr(blend, "losses_of_sum", losses)
     passes = {name: line["passes"] for name, line in lines(hybrid(seed).fit(X, y)).items()}
     whole = {"pairs": 5, "embeddings": 5, "margins": 20, "linear": 20}
     assert passes == {**whole, hopeless: 1 if hopeless == "pairs" else 2}
 
 
-@pytest.mark.parametrize("share", [0.49, 0.51])
-def test_embeddings_of_less_than_half_the_largest_share_have_one_run(share, seed, monkeypatch):
+def test_a_gain_is_more_than_a_standard_error(seed):
+    rng = np.random.default_rng(seed)
+    n, n_classes = 300, 5
+    z = rng.normal(size=(n, n_classes)).astype(np.float32)
+    labels = (2 * z + rng.gumbel(size=z.shape)).argmax(axis=1).astype(np.int32)
+    rows = blend.ScoredRows(np.zeros((n, 1)), Labels.single(labels), 1)
+    alone, with_noise = (
+        blend.losses_of_sum(terms, rows) for terms in ([z], [z, rng.normal(size=z.shape).astype(np.float32)])
+    )
+    shares = blend.best_shares([z], rows)
+    by_hand = -log_softmax(float(shares[0]) * z.astype(np.float64), axis=1)[np.arange(n), labels]
+    np.testing.assert_allclose(alone, by_hand, rtol=0, atol=1e-5)  # scores are in single precision
+    nothing = np.log(n_classes)
+    assert nothing - alone.mean() > blend.gain(np.full(n, nothing), alone, None)[1]
+    mean, error = blend.gain(alone, with_noise, None)
+    assert mean < 2 * error  # chance
+
+
+@pytest.mark.parametrize("share", [0.44, 0.46])
+def test_embeddings_of_a_small_share_have_one_run(share, seed, monkeypatch):
     X, y = word_rows(seed)
     monkeypatch.setattr(blend, "best_shares", lambda terms, _: np.append(share, np.ones(len(terms) - 1)))
     names = list(lines(hybrid(seed, n_models=3).fit(X, y)))
-    runs = ["embeddings 1"] if share < 0.5 else ["embeddings 1", "embeddings 2", "embeddings 3"]
+    runs = ["embeddings 1"] if share < FIGURES.SHARE_OF_RUNS else ["embeddings 1", "embeddings 2", "embeddings 3"]
     assert names == ["pairs", *runs, "margins", "linear"]
 
 
@@ -207,7 +236,7 @@ def test_what_ends_a_member_ends_the_fit_and_it_counts_by_its_share(interrupt, s
     passes = n_calls_of_a_fit(seed, X, y)
     ends = np.cumsum(passes)
     assert len(passes) == 4
-    for member, stop in ((0, 2), (1, ends[0] + 1), (1, ends[1]), (2, ends[1] + 3), (3, ends[2] + 1), (3, ends[3])):
+    for member, stop in ((0, 2), (1, ends[0] + 1), (1, ends[1]), (2, ends[1] + 1), (3, ends[2] + 1), (3, ends[3])):
         calls = []
 
         def callback(state, calls=calls, stop=stop):

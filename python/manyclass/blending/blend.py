@@ -22,7 +22,6 @@ from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
-LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
 DECOUPLED, MEAN_LOG_LOSS = "decoupled", "pick_all_normalized"
 MARGIN = "margin"
@@ -107,7 +106,7 @@ class Scales:
         """Return what is known after rows that the weights, each term on its own scale, were not trained on."""
         is_sum = len(self.means) > 1
         parts = (weights.pairs_alone, weights.rows_alone) if is_sum else (weights,)
-        rows, n = _scaled_rows(parts, held_out) | {"least": FIGURES.LEAST_OF_STREAM}, len(parts)
+        rows, n = _scaled_rows(parts, held_out) | {"least": FIGURES.LEAST_FACTOR}, len(parts)
         first: dict[str, Any] = {"means": self.means[:n], "precisions": self.precisions[:n]}
         means, precisions = _core.learnt_scales(**rows, **first, loss=DECOUPLED if is_sum else MEAN_LOG_LOSS)
         learnt = Scales(np.append(means, self.means[n:]), np.append(precisions, self.precisions[n:]))
@@ -122,7 +121,7 @@ class Scales:
         """Return what the scores of pairs and those of rows are multiplied by."""
         factor = float(np.prod(self.means[2:]))
         first, second = (
-            max(FIGURES.LEAST_OF_STREAM, float(mean)) * factor for mean in (self.means[0], self.means[:2][-1])
+            max(FIGURES.LEAST_FACTOR, float(mean)) * factor for mean in (self.means[0], self.means[:2][-1])
         )
         return first, second
 
@@ -146,6 +145,12 @@ def best_shares(terms: list[Floats], rows: ScoredRows) -> Doubles:
     return _core.learnt_scales(**core_call, means=nothing, precisions=nothing, least=0.0, loss=DECOUPLED)[0]
 
 
+def losses_of_sum(terms: list[Floats], rows: ScoredRows) -> Doubles:
+    """Return the decoupled loss of each row by the sum of the scores of some terms with the best factors."""
+    total = sum(np.float32(share) * term for share, term in zip(best_shares(terms, rows), terms, strict=True))
+    return _core.losses(total, rows.labels.indptr, rows.labels.ids, loss=DECOUPLED, smoothing=0.0)[0]
+
+
 def best_scales(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[float, float]:
     """Return the factors of the scores of two models whose sum has the least decoupled log-loss."""
     rows = _scaled_rows((first, second), held_out)
@@ -155,7 +160,7 @@ def best_scales(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[
 
 def best_factor_of(scores: Floats, rows: ScoredRows, loss: str) -> tuple[float, float]:
     """Return the factor, more than 0, of the scores of rows that gives them the least loss, and the loss."""
-    (factor,), least = _core.best_scales(**_as_core([scores], rows), loss=loss, start=[1.0], low=[LEAST_FACTOR])
+    (factor,), least = _core.best_scales(**_as_core([scores], rows), loss=loss, start=[1.0], low=[FIGURES.LEAST_FACTOR])
     return factor, least
 
 
@@ -226,7 +231,7 @@ def held_out_loss(plan: PairsPlan | BatchesPlan, model: Weights, held_out: Score
 
 def _loss(name: str, rows: dict[str, Any], *, is_scaled: bool = False) -> float:
     """The mean over scored rows of a loss, maybe of scores times their best factor."""
-    low, high = (LEAST_FACTOR, np.inf) if is_scaled else (1.0, 1.0)
+    low, high = (FIGURES.LEAST_FACTOR, np.inf) if is_scaled else (1.0, 1.0)
     return _core.best_scales(**rows, loss=name, start=[1.0], low=[low], high=[high])[1]
 
 

@@ -495,14 +495,16 @@ def _runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
 def _sum_of_members(
     choice: Choice, pairs: PairsPlan | None, runs: tuple[BatchesPlan, ...], params: dict[str, Any]
 ) -> tuple[HybridPlan, dict[str, Any]]:
-    """Return the plan of members, with the ridge that runs of unbiased embeddings may have where it is open."""
+    """Return the plan of members, with the ridge and the passes that runs of unbiased embeddings may have."""
     unbiased = any(run.double_sum is not None for run in runs)
     ridge = FIGURES.PRIOR / choice.facts.n_samples if unbiased and choice.is_open("alpha") else None
     if ridge is not None or pairs is not None:  # no number stands for the ridges of several members
         params.pop("alpha", None)
     if choice.is_open("n_models"):
         params["n_models"] = sum(run.loss == runs[0].loss for run in runs)
-    return HybridPlan(pairs, runs, ridge=ridge), params
+    # The estimator's own number is that of pairs, if there are any.
+    is_open = pairs is not None or choice.is_open("max_iter")
+    return HybridPlan(pairs, runs, ridge=ridge, more_passes=FIGURES.MORE_PASSES if is_open else 1), params
 
 
 def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part, seed: int) -> HybridPlan:

@@ -323,11 +323,10 @@ def blends_ranked(c: Choice) -> bool:
 
 
 def embeds(c: Choice) -> bool:
-    """sparse rows that would meet too many weights on pairs; model='embedding' in a fit to one label a row"""
+    """sparse rows that would meet too many weights on pairs; model='embedding' in a fit"""
     if _name(c.chosen.model) == "embedding" and not is_hidden_layer(c):
         is_set = c.chosen.solver is not None or "search" in c.chosen.names or c.candidates or c.started
-        is_fit = not (c.by_steps or c.facts.several)
-        return is_fit and not is_set and c.parameters.kind == "SoftmaxClassifier"
+        return not (is_set or c.by_steps) and c.parameters.kind == "SoftmaxClassifier"
     too_many = c.facts.least_count is None or _is_wide(c)
     one_label = not c.by_steps and _is_large(c) and too_many
     return _is_free(c) and c.facts.sparse and (c.facts.several or one_label)
@@ -338,7 +337,7 @@ def embeds_ranked(c: Choice) -> bool:
     solver with reduction='margin'
     """
     if c.chosen.solver is None:
-        return c.facts.several and c.facts.n_labels <= FIGURES.MANY_LABELS and embeds(c)
+        return c.facts.several and c.facts.n_labels <= FIGURES.MANY_LABELS and _is_free(c) and embeds(c)
     by_hand = getattr(c.chosen.solver, "reduction", "") == MARGIN and _name(c.chosen.solver) not in LABEL_SOLVERS
     return by_hand and by_batches(c)
 

@@ -544,7 +544,7 @@ class Terms:
         numbers, _, _ = mixtures.best_shares(has_own=len(weights.own) > 0, **kept)
         share, repeats = numbers["share"], numbers["repeats"]
         if len(weights.counts):
-            share = max(FIGURES.LEAST_OF_STREAM, mixture.share + share_of_new * (share - mixture.share))
+            share = max(FIGURES.LEAST_FACTOR, mixture.share + share_of_new * (share - mixture.share))
         return replace(mixture, share=share, repeats=mixture.repeats + share_of_new * (repeats - mixture.repeats))
 
     def _grown(self, points: Points, before: Before) -> tuple[Weights, Squares, Pair]:

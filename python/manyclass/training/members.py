@@ -143,11 +143,12 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
     """Train on points that have labels, but for those that tell shares; the curve is that of weights on pairs.
 
     1. Rows are held out.
-    2. Members are trained: unbiased embeddings, embeddings by margins, margins, a linear model, further runs of
-       embeddings and, last, weights on pairs. One that has no share beside those before it after a tenth of its passes
-       ends there, but for unbiased embeddings. Embeddings whose share is
-       less than half of the largest have one run. A run whose scores the rows held out want smaller is followed by one
-       with a ridge.
+    2. Members are trained: unbiased embeddings, margins, a linear model, further runs of unbiased embeddings,
+       embeddings by margins and, last, weights on pairs. One that is worth less than a standard error of the rows held
+       out beside those before it, after a tenth of its passes, ends there, but for unbiased embeddings. Embeddings
+       whose share is far below the largest have one run. A run whose scores the rows held out want smaller is followed
+       by one with a ridge, and one whose scores they want larger by one with more passes; further runs keep what made
+       the rows more probable.
     3. Counts of rows give closed forms of weights on pairs.
     4. Shares of members, closed forms and, where classes are rare, the logarithms of the classes' shares are the best
        for the rows held out.
@@ -176,14 +177,14 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
 
 @dataclass
 class _Check:
-    """A callback of passes that ends a member of no share, behind the one of the fit.
+    """A callback of passes that ends a member of no use, behind the one of the fit.
 
     Attributes
     ----------
     callback : callable or None
         That of the fit.
-    has_share : callable
-        Whether scores of the rows have a share beside those of other members.
+    is_gain : callable
+        Whether scores of the rows make them more probable beside those of other members.
     x : csr_array or ndarray
         The rows.
     n_passes : int
@@ -191,7 +192,7 @@ class _Check:
     """
 
     callback: Callback | None
-    has_share: Callable[[Floats], bool]
+    is_gain: Callable[[Floats], bool]
     x: Matrix
     n_passes: int
     n_calls: int = 0
@@ -203,14 +204,14 @@ class _Check:
         if self.callback is not None and self.callback(state):
             return True
         if state.n_iter == self.n_passes:
-            self.has_ended = not self.has_share(np.ascontiguousarray(state.scores(self.x)))
+            self.has_ended = not self.is_gain(np.ascontiguousarray(state.scores(self.x)))
         return self.has_ended
 
     def is_hopeless(self, trained: Trained) -> bool:
         """Whether it has ended a training, maybe before the checkpoint that this one has begun at."""
         if self.n_calls or trained.complete or len(trained.curve) != self.n_passes:
             return self.has_ended
-        return not self.has_share(trained.weights.scores(self.x, 1))
+        return not self.is_gain(trained.weights.scores(self.x, 1))
 
 
 class _Training:
@@ -243,41 +244,48 @@ class _Training:
             self._add("", plan)
             return self.in_order, True
         runs = dict(zip([name for name in plan.members if name.startswith(EMBEDDINGS)], plan.embeddings, strict=True))
-        firsts = {run.loss: name for name, run in reversed(runs.items())}
-        more = {name: run for name, run in runs.items() if name not in firsts.values()}
-        goes_on = all(self._add_run(plan, name, runs[name]) for name in firsts.values())
-        complete = goes_on or len(self.in_order) > 1
-        if goes_on and len(self._split.held_out):
-            linear = {"margins": plan.margins, "linear": plan.linear}
-            goes_on = all(self._add(name, member) for name, member in linear.items() if member is not None)
-            shares = dict(zip([member.name for member in self.in_order], self._shares(), strict=True))
-            least = FIGURES.SHARE_OF_RUNS * max(shares.values())
-            more = {name: run for name, run in more.items() if shares[firsts[run.loss]] >= least}
-        goes_on = goes_on and all(self._add_run(plan, name, run) for name, run in more.items())
+        linear = {"margins": plan.margins, "linear": plan.linear}
+        goes_on, complete = True, False
+        for loss in dict.fromkeys(run.loss for run in reversed(runs.values())):  # those by margins after the others
+            first, *more = (name for name, run in runs.items() if run.loss == loss)
+            goes_on = goes_on and self._add_run(plan, first, runs[first])
+            complete = complete or goes_on
+            if goes_on and len(self._split.held_out):
+                goes_on = all(self._add(name, member) for name, member in linear.items() if member is not None)
+                linear = {}
+                shares = dict(zip([member.name for member in self.in_order], self._shares(), strict=True))
+                more = more if shares[first] >= FIGURES.SHARE_OF_RUNS * max(shares.values()) else []
+            goes_on = goes_on and all(self._add_run(plan, name, runs[name]) for name in more)
         if plan.pairs is not None:
             self._add("pairs", plan.pairs if goes_on else replace(plan.pairs, max_iter=0))
         places = list(plan.members)
         return sorted(self.in_order, key=lambda member: places.index(member.name)), complete
 
     def _add_run(self, plan: HybridPlan, name: str, run: BatchesPlan) -> bool:
-        """Train a run of embeddings, with the ridge that earlier ones tell; return whether nothing has ended it."""
-        if run.double_sum is not None and plan.ridge is not None and len(self._split.held_out):
-            earlier = [m for m in self.in_order if m.plan_loss == run.loss and m.name.startswith(EMBEDDINGS)]
-            # The rows held out want smaller scores, and nothing says yet that a ridge makes them no better.
-            is_sure = bool(earlier) and earlier[0].factor <= FIGURES.OVERCONFIDENT
-            has_ridge = is_sure and (len(earlier) == 1 or earlier[1].loss < earlier[0].loss)
-            run = replace(run, alpha=plan.ridge if has_ridge else 0.0)
+        """Train a run of embeddings as earlier ones tell; return whether nothing has ended it."""
+        earlier = [m for m in self.in_order if m.plan_loss == run.loss and m.name.startswith(EMBEDDINGS)]
+        # Nothing says yet that the change which rows held out ask for makes them no better.
+        if run.double_sum is not None and earlier and (len(earlier) == 1 or earlier[1].loss < earlier[0].loss):
+            factor = earlier[0].factor
+            if factor <= FIGURES.OVERCONFIDENT and plan.ridge is not None:
+                run = replace(run, alpha=plan.ridge)
+            elif factor >= 1 / FIGURES.OVERCONFIDENT:
+                schedule = replace(run.schedule, decay=run.schedule.decay ** (1 / plan.more_passes))
+                run = replace(run, max_iter=plan.more_passes * run.max_iter, schedule=schedule)
         return self._add(name, run)
 
-    def _shares(self, *scores: Floats) -> Doubles:
-        """Return the shares of the members that there are, and of scores beside them."""
-        return blend.best_shares([*(member.scores for member in self.in_order), *scores], self._scored)
+    def _shares(self) -> Doubles:
+        """Return the shares of the members that there are."""
+        return blend.best_shares([member.scores for member in self.in_order], self._scored)
 
-    def _has_share(self, scores: Floats) -> bool:
-        """Whether scores of rows held out have a share beside the members that there are, as the sum keeps members."""
+    def _is_gain(self, scores: Floats) -> bool:
+        """Whether scores make the rows held out more probable beside the members that there are, beyond chance."""
         factor, _ = blend.best_factor_of(scores, self._scored, self._loss)
-        shares = self._shares(scores * np.float32(factor))
-        return bool(shares[-1] > 0 and shares[-1] >= FIGURES.LEAST_SHARE * shares.max())
+        before = [member.scores for member in self.in_order]
+        after = [*before, scores * np.float32(factor)]
+        losses = (blend.losses_of_sum(terms, self._scored) for terms in (before, after))
+        mean, error = blend.gain(*losses, self._scored.weights)
+        return mean > error
 
     def _add(self, name: str, plan: MemberPlan) -> bool:
         """Train a member; return whether no callback, interrupt or clock has ended it."""
@@ -287,7 +295,7 @@ class _Training:
         may_end = len(self._split.held_out) > 0 and (is_ranking or not name.startswith(EMBEDDINGS))
         may_end = may_end and watch.validation is None
         if self.in_order and may_end:
-            check = _Check(watch.callback, self._has_share, self._scored.x, n_first)
+            check = _Check(watch.callback, self._is_gain, self._scored.x, n_first)
             watch = replace(watch, callback=check)
         fits: dict[Any, Any] = {PairsPlan: fit_pairs, BatchesPlan: fit_batches, PointsPlan: _fit_linear}
         trained: Trained = fits[type(plan)](plan, self._split.points, watch)

@@ -451,7 +451,7 @@ def mixed(
     if loss == np.inf and not least:
         best = weights
     if least and has_counts:
-        best = replace(best, mixture=replace(best.mixture, share=max(FIGURES.LEAST_OF_STREAM, best.mixture.share)))
+        best = replace(best, mixture=replace(best.mixture, share=max(FIGURES.LEAST_FACTOR, best.mixture.share)))
     return best if class_features is None else without_repeats(best, class_features, points)
 
 

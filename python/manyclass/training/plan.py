@@ -625,6 +625,8 @@ class HybridPlan:
     ridge : float or None
         The ridge that a run of embeddings has where the rows held out say that the first one is too sure of itself;
         None: all have that of their plans.
+    more_passes : int
+        How many times the passes a run makes where the rows held out say that the first one has learnt too little.
     repeats : bool
         Whether classes may have a common weight for the features that are these classes themselves.
     counts : bool
@@ -636,6 +638,7 @@ class HybridPlan:
     margins: BatchesPlan | None = None
     linear: PointsPlan | None = None
     ridge: float | None = None
+    more_passes: int = 1
     repeats: bool = True
     counts: bool = True
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import as_csr, core_data, csr_parts, lazy_property
+from manyclass.figures import FIGURES
 from manyclass.weights.arrays import (
     BLOCK_NUMBERS,
     NO_DOUBLES,
@@ -30,9 +31,6 @@ from manyclass.weights.arrays import (
 )
 
 LARGEST = float(np.finfo(np.float32).max)
-# Of counts that saturate. Beside pairs and embeddings .315 of the codes of diagnoses are right by 2, .301 to .308 by
-# other numbers, by b = .75, or by features weighted by idf once more (bench/decisions.md).
-SATURATION = 2.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -330,8 +328,8 @@ class Weights(StoredWeights):
 
         With n_jk rows of class k that have feature j, and sums of them n_k, n_j and n, they are naive Bayes,
         log(n_jk n / (n_j n_k)), and counts that saturate, n_jk / (n_jk + s n_k / m), m being the mean of n_k over
-        classes that have rows and s SATURATION (BM25 with b = 1; Robertson and Zaragoza, Foundations and Trends in
-        Information Retrieval 2009). How rare a feature is, is left to the values of rows in the second one.
+        classes that have rows and s that of `figures.py` (BM25 with b = 1; Robertson and Zaragoza, Foundations and
+        Trends in Information Retrieval 2009). How rare a feature is, is left to the values of rows in the second one.
         """
         counted = replace(self, counts=NO_FLOATS, totals=NO_FLOATS).counted(x, indptr, ids, sample_weight)
         n_features = np.diff(np.concatenate(([0], np.cumsum(x.data != 0)))[x.indptr]).astype(np.float64)
@@ -341,7 +339,7 @@ class Weights(StoredWeights):
         n_jk, n_k = counted.counts[present].astype(np.float64), class_counts[self.classes[present]]
         n_j = np.repeat(counted.totals.astype(np.float64), np.diff(self.indptr))[present]
         forms[0, present] = naive_bayes(n_jk, n_j, n_k, class_counts.sum())
-        forms[1, present] = n_jk / (n_jk + SATURATION * n_k / class_counts[class_counts > 0].mean())
+        forms[1, present] = n_jk / (n_jk + FIGURES.SATURATION * n_k / class_counts[class_counts > 0].mean())
         return forms
 
     def new_pairs(
