@@ -58,7 +58,7 @@ PICKED = [
     (SOFTMAX(solver=solvers.Adagrad(reduction="margin")), LISTS, "embeddings by margins"),
     (SOFTMAX(model=models.Embedding(activation="relu")), DENSE, "dense rows"),
     (SOFTMAX(model="embedding"), SPARSE, "embeddings alone"),
-    (SOFTMAX(model="embedding"), LISTS, "minibatches"),
+    (SOFTMAX(model="embedding"), LISTS, "embeddings alone"),
     (SOFTMAX(model="linear"), LISTS, "minibatches"),
     (SOFTMAX(sampler="search"), SPARSE, "minibatches"),
     (SOFTMAX(), many_pairs(DENSE_LISTS), "minibatches"),

@@ -162,7 +162,7 @@ def test_what_rows_held_out_want_of_a_run_the_next_one_has(factor, seed, calls, 
     assert settings == [(0, 5), pytest.approx(second), (0, 5)]
 
 
-def test_passes_that_are_set_stay(seed, monkeypatch):
+def test_embeddings_alone_make_the_passes_of_the_estimator(seed, monkeypatch):
     X, y = word_rows(seed, n=400)
     monkeypatch.setattr(blend, "best_factor_of", lambda *_: (1.5, 1.0))
     settings = settings_of_runs(monkeypatch)

@@ -502,9 +502,8 @@ def _sum_of_members(
         params.pop("alpha", None)
     if choice.is_open("n_models"):
         params["n_models"] = sum(run.loss == runs[0].loss for run in runs)
-    # The estimator's own number is that of pairs, if there are any.
-    is_open = pairs is not None or choice.is_open("max_iter")
-    return HybridPlan(pairs, runs, ridge=ridge, more_passes=FIGURES.MORE_PASSES if is_open else 1), params
+    # The estimator's passes are those of pairs, if there are any, and else those of embeddings.
+    return HybridPlan(pairs, runs, ridge=ridge, more_passes=1 if pairs is None else FIGURES.MORE_PASSES), params
 
 
 def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part, seed: int) -> HybridPlan:
