@@ -269,7 +269,7 @@ class _Training:
             factor = earlier[0].factor
             if factor <= FIGURES.OVERCONFIDENT and plan.ridge is not None:
                 run = replace(run, alpha=plan.ridge)
-            elif factor >= 1 / FIGURES.OVERCONFIDENT:
+            elif factor >= FIGURES.UNDERTRAINED:
                 schedule = replace(run.schedule, decay=run.schedule.decay ** (1 / plan.more_passes))
                 run = replace(run, max_iter=plan.more_passes * run.max_iter, schedule=schedule)
         return self._add(name, run)
