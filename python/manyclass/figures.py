@@ -230,8 +230,8 @@ class Figures:
     SATURATION: float = 2.0
     # Of the largest share of a member; members of less are dropped, for the loss is flat at its least.
     LEAST_SHARE: float = 0.01
-    # A member that is not worth a standard error of the rows held out after this part of its passes ends there. One pass
-    # of 20 says less than two.
+    # A member that is not worth a standard error of the rows held out after this part of its passes ends there. One
+    # pass of 20 says less than two.
     FIRST_PASSES: float = 0.1
     # Of the largest share, where further runs of embeddings are made: two of them gain .004 nats on eurlex57k, where
     # the first one has .43 of it, and take as long as the linear model; .013 to .025 on agent-brand, where it has .47
@@ -240,9 +240,9 @@ class Figures:
     # Rows held out that want the scores of embeddings times less than this say that these are too sure of themselves.
     OVERCONFIDENT: float = 0.95
     # Rows that want them times more than this say that they have learnt too little, and further runs make so many times
-    # the passes: esco-titles, where the first has 1.17 to 1.24, gains .015 nats and .4 points of accuracy (three seeds),
-    # agent-brand, where it has 1.07 to 1.17, gains .004 nats and loses .14 points. On bibtex and 20news, where it has
-    # .8 and 1.0, twice the passes lose .015.
+    # the passes: esco-titles, where the first has 1.17 to 1.24, gains .015 nats and .4 points of accuracy (three
+    # seeds), agent-brand, where it has 1.07 to 1.17, gains .004 nats and loses .14 points. On bibtex and 20news, where
+    # it has .8 and 1.0, twice the passes lose .015.
     UNDERTRAINED: float = 1.18
     MORE_PASSES: int = 2
     RANKED_LABELS: int = 5  # what ranks labels is compared by the mean of P@1 to P@RANKED_LABELS
