@@ -15,7 +15,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -196,15 +195,15 @@ def halved_and_doubled(file: str) -> list[str]:
         for word in ("half", "twice"):
             nats = changes[figure, word].dropna() if (figure, word) in changes else pd.Series(dtype=float)
             ends = dict.fromkeys((nats.idxmax(), nats.idxmin())) if len(nats) else {}
-            worst = [f"{nats[name]:+.3f} ({name})" for name in ends if abs(nats[name]) >= LEAST_NATS]
-            cells[word] = ", ".join(worst) or "0"
+            cells[word] = (
+                ", ".join(f"{nats[name]:+.3f} ({name})" for name in ends if abs(nats[name]) >= LEAST_NATS) or "0"
+            )
         lines.append(cells)
     telling = [cells for cells in lines if (cells["half"], cells["twice"]) != ("0", "0")]
     silent = ", ".join(cells["number"] for cells in lines if cells not in telling)
-    varied = {cells["number"] for cells in lines}
-    unread = ", ".join(f"`{figure.name}`" for figure in fields(FIGURES) if f"`{figure.name}`" not in varied)
-    texts = (f"Of no set: {silent}.", f"Read by none of these fits: {unread}.")
-    return [*markdown(pd.DataFrame(telling)), *(line for text in texts for line in ("", *textwrap.wrap(text, 155)))]
+    unread = ", ".join(f"`{name}`" for name in vars(FIGURES) if name not in losses.columns)
+    text = textwrap.wrap(f"Of no set: {silent}. Read by none of these fits: {unread}.", 155)
+    return [*markdown(pd.DataFrame(telling)), "", *text]
 
 
 def raced(references: tuple[str, ...], columns: Columns) -> list[str]:

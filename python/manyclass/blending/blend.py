@@ -147,7 +147,9 @@ def best_shares(terms: list[Floats], rows: ScoredRows) -> Doubles:
 
 def losses_of_sum(terms: list[Floats], rows: ScoredRows) -> Doubles:
     """Return the decoupled loss of each row by the sum of the scores of some terms with the best factors."""
-    total = sum(np.float32(share) * term for share, term in zip(best_shares(terms, rows), terms, strict=True))
+    total = np.zeros_like(terms[0])
+    for share, term in zip(best_shares(terms, rows), terms, strict=True):
+        total += np.float32(share) * term
     return _core.losses(total, rows.labels.indptr, rows.labels.ids, loss=DECOUPLED, smoothing=0.0)[0]
 
 

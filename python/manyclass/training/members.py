@@ -283,8 +283,8 @@ class _Training:
         factor, _ = blend.best_factor_of(scores, self._scored, self._loss)
         before = [member.scores for member in self.in_order]
         after = [*before, scores * np.float32(factor)]
-        losses = (blend.losses_of_sum(terms, self._scored) for terms in (before, after))
-        mean, error = blend.gain(*losses, self._scored.weights)
+        losses, less = (blend.losses_of_sum(terms, self._scored) for terms in (before, after))
+        mean, error = blend.gain(losses, less, self._scored.weights)
         return mean > error
 
     def _add(self, name: str, plan: MemberPlan) -> bool:
