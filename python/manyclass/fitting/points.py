@@ -146,6 +146,7 @@ def encoded_with_classes(
         If class_text is neither, or not of the kind of X.
     """
     X, y, sample_weight, groups = data
+    check_targets(y)
     if isinstance(class_text, Mapping):
         for label, text in class_text.items():
             if not isinstance(text, str):
@@ -160,6 +161,7 @@ def encoded_with_classes(
     else:
         rows: Any
         labels, rows = class_text
+        check_targets(labels, several=False, name="class_text")
         (X, y, sample_weight, groups), fitted_encoder = encoded(data, encoder, None)
         if np.shape(rows) != (np.shape(labels)[0], np.shape(X)[1]):
             shapes = f"{np.shape(labels)[0]} labels and rows of shape {np.shape(rows)}"
