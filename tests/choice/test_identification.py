@@ -369,6 +369,18 @@ def test_more_constants_than_second_derivatives_are_known_of_are_fitted(seed):
     assert model.unidentified_ == {"constant[399]": "never chosen"}
 
 
+def test_separation_is_named_in_samples_of_any_size_and_at_any_end_of_the_fit(seed):
+    """Also where the fit ended so far that second derivatives and gradients are rounding."""
+    for number in range(60):
+        rng = np.random.default_rng([seed, number])
+        n = int(rng.integers(8, 80))
+        dummy = np.arange(n) < rng.integers(2, 5)
+        chosen = np.where(dummy, 1, rng.integers(0, 2, n))
+        sets = choice_sets(X=np.stack([dummy, rng.normal(size=n)], axis=1), chosen=chosen, alternatives=range(2))
+        model = ChoiceClassifier(covariance="none", tol=10.0 ** -rng.integers(6, 16), max_iter=1000).fit(sets)
+        assert model.unidentified_["x0:1"] == "separation"
+
+
 def test_information_alone_names_its_flat_directions(seed):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(50, 4)) * [1e-6, 1.0, 1e6, 1.0]

@@ -171,11 +171,12 @@ class LinearLogit:
 
     def has_maximum(self, theta: Doubles) -> bool:
         """Tell whether a few of Newton's steps prove a maximum, as `find_cone` says; false: they do not."""
-        if self.find_constant()[0].any():
-            return False
+        constant, _, gram = self.find_constant()
         for _ in range(MOST_QUICK_STEPS):
             second, gradient = self.hessian(theta), self.evaluate(theta)[1]
-            scale = np.sqrt(np.maximum(np.diag(second), 1e-300))
+            if constant.any() or np.any(np.diag(second) <= FLAT * np.diag(gram)):
+                return False
+            scale = np.sqrt(np.diag(second))
             try:
                 factor = scipy.linalg.cholesky(second / np.outer(scale, scale), lower=True)
             except np.linalg.LinAlgError:
