@@ -34,6 +34,8 @@ from manyclass.training.minibatches import (
     grow_pairs,
     mixed,
     most_held_out,
+    turned,
+    with_pairs_of,
 )
 from manyclass.training.passes import Validation, warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, PairsPlan, PointsPlan, ScoredRows
@@ -404,24 +406,34 @@ class _Sum:
         """Return the sum, with counts and repeats."""
         plan, points, first = self._plan, self._points, self._members[0].trained
         weights, squares = self._weights()
+        unmixed = weights
         if points.several:  # their softmax is to be as probable as a temperature makes it
             temperature = blend.best_factor(weights, self._split.scored)
             weights.multiply_scores(temperature)
             self._form_shares = self._form_shares * temperature
         if plan.pairs is not None or isinstance(points.x, sp.csr_array):  # 5, 6
-            split, unmixed = self._split, weights
+            split = self._split
             weights = mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))
-            squares = squares.of_more_pairs(unmixed, weights) if weights.mixture.both else squares
             if points.several and weights.mixture.is_on and blend.ranks_worse(weights, unmixed, split.scored):
                 weights = blend.in_order_of(unmixed, weights, split.scored)
-            weights = counted(weights, points.some(split.held_out), weights.mixture)
         if self._form_shares.any():  # what the rows held out add to closed forms
             more = _closed_forms(weights, points, self._are_rare)
             more -= _closed_forms(weights, self._split.points, self._are_rare)
             weights.values[:] += self._form_shares.astype(np.float32) @ more
+        if len(weights.counts):
+            weights = self._with_held_out(weights)
+            squares = squares.of_more_pairs(unmixed, weights)
         shares = zip(self._members, self._shares.tolist(), strict=True)
         lines = [m.line(len(self._split.trained), share) for m, share in shares if m.trained.curve]
         return Trained(weights, first.curve, first.rate, squares, lines)
+
+    def _with_held_out(self, weights: Weights) -> Weights:
+        """Return weights that count the rows held out, on all of their pairs."""
+        plan, held_out, mixture = self._plan.pairs, self._points.some(self._split.held_out), weights.mixture
+        if plan is not None and plan.prune == 0:
+            for rows in (held_out, turned(held_out, weights.own)) if mixture.both else (held_out,):
+                weights = with_pairs_of(plan, weights, rows)
+        return counted(weights, held_out, mixture)
 
     def _weights(self) -> tuple[Weights, Squares]:
         """Return the sum, and the squares of the first member of each kind."""

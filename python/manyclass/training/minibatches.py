@@ -403,6 +403,13 @@ def counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
     return replace(weights, mixture=mixture)
 
 
+def with_pairs_of(plan: PairsPlan, weights: Weights, points: Points) -> Weights:
+    """Return a copy of weights with the pairs of more points, whose weights are 0."""
+    everywhere = np.arange(points.n_classes)
+    union = weights.new_pairs(points.n_classes, everywhere, *support_of(plan, points))
+    return weights.grown(points.n_classes, everywhere, union)
+
+
 def turned(points: Points, own: Ids) -> Points:
     """Return points whose features are what labels are, and whose labels are the classes that features are."""
     (indptr, features, _), labels, n_rows = csr_parts(as_csr(points.x)), points.labels, len(points.labels)
@@ -443,9 +450,7 @@ def mixed(
     best, loss = with_mixture(weights, both=False)
     is_of_items = points.column_labels is not None and len(own) > 0 and not points.several
     if has_counts and plan.pairs is not None and is_of_items and not least:
-        everywhere = np.arange(points.n_classes)
-        union = weights.new_pairs(points.n_classes, everywhere, *support_of(plan.pairs, turned(trained_points, own)))
-        wider, least_loss = with_mixture(weights.grown(points.n_classes, everywhere, union), both=True)
+        wider, least_loss = with_mixture(with_pairs_of(plan.pairs, weights, turned(trained_points, own)), both=True)
         if least_loss < loss - FIGURES.LEAST_OF_MIXTURE:
             best, loss = replace(wider, own=own), least_loss
     if loss == np.inf and not least:
