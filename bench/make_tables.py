@@ -195,15 +195,12 @@ def halved_and_doubled(file: str) -> list[str]:
         for word in ("half", "twice"):
             nats = changes[figure, word].dropna() if (figure, word) in changes else pd.Series(dtype=float)
             ends = dict.fromkeys((nats.idxmax(), nats.idxmin())) if len(nats) else {}
-            cells[word] = (
-                ", ".join(f"{nats[name]:+.3f} ({name})" for name in ends if abs(nats[name]) >= LEAST_NATS) or "0"
-            )
+            cells[word] = ", ".join(f"{nats[key]:+.3f} ({key})" for key in ends if abs(nats[key]) >= LEAST_NATS) or "0"
         lines.append(cells)
     telling = [cells for cells in lines if (cells["half"], cells["twice"]) != ("0", "0")]
     silent = ", ".join(cells["number"] for cells in lines if cells not in telling)
     unread = ", ".join(f"`{name}`" for name in vars(FIGURES) if name not in losses.columns)
-    text = textwrap.wrap(f"Of no set: {silent}. Read by none of these fits: {unread}.", 155)
-    return [*markdown(pd.DataFrame(telling)), "", *text]
+    return [*markdown(pd.DataFrame(telling)), "", *textwrap.wrap(f"Of no set: {silent}. Not read: {unread}.", 155)]
 
 
 def raced(references: tuple[str, ...], columns: Columns) -> list[str]:
