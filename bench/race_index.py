@@ -82,6 +82,8 @@ class Faiss:
         self.parameters, self.is_graph = faiss.ParameterSpace(), words.startswith("HNSW")
         if self.is_graph:
             self.index.hnsw.efConstruction = WIDTH
+        if words.endswith("RFlat"):
+            self.index.k_factor = 10  # rows to re-rank for each that is wanted
         self.index.train(W)
         self.index.add(W)
         self.settings = range(TOP, 4_097) if self.is_graph else range(1, n_clusters + 1)

@@ -70,7 +70,8 @@ Trained train(Source source, const LabelLoss& loss, int n_threads) {
     columns.insert(columns.end(), out.classes.begin() + static_cast<std::ptrdiff_t>(k * width),
                    out.classes.begin() + static_cast<std::ptrdiff_t>(k * width + n_columns));
   }
-  ClusterIndex index(columns, Directions(n_columns, 0), numbers(n_clusters * n_columns, 4), {}, 1, best_isa());
+  ClusterIndex index({columns.data(), n_columns}, columns.size() / n_columns, Coding{n_columns},
+                     Directions(n_columns, 0), numbers(n_clusters * n_columns, 4), {}, 1, best_isa());
   std::vector<std::vector<float>> centroids;
   for (std::size_t j = 0; j < n_blocks; ++j) centroids.push_back(numbers(n_clusters * n_columns / n_blocks, 5 + j));
   DecomposedIndex blocks(columns, n_columns, centroids, {}, 1, best_isa());
