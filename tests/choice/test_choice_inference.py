@@ -14,6 +14,7 @@ from manyclass.datasets import choice_sets
 # Inference
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # which depends on the seed
 @pytest.mark.filterwarnings("ignore:1 of 8 coefficients.*at its bound")
 @pytest.mark.parametrize("model", [*NOISES, "nested"])
 @pytest.mark.parametrize("constants", ["none", "alternative"])

@@ -230,6 +230,7 @@ def test_the_metric_of_low_rank_is_that_of_gauss_and_newton(seed):
     np.testing.assert_allclose(of_all.metric(of_full(theta)), of_all.hessian(of_full(theta), np.eye(full.n)))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # which depends on the seed
 @pytest.mark.parametrize(("n_alternatives", "n_draws", "n_seeds"), [(100, 40, 20), (60, 6, 60)])
 def test_draw_errors_are_the_spread_over_seeds(seed, n_alternatives, n_draws, n_seeds):
     rng = np.random.default_rng(seed)

@@ -52,6 +52,7 @@ def test_dissimilarities_are_tested_against_1(seed):
     assert "against 1" in str(summary)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # which depends on the seed
 def test_one_dissimilarity_for_all_nests_is_a_constraint(seed):
     sets = world(seed, n=400)[0]
     equal = {"dissimilarity[b]": "dissimilarity[a]"}
