@@ -159,3 +159,14 @@ def test_k_rows_are_always_found_where_there_are_as_many(row_bits, seed):
 def test_other_bits_are_refused(name, value):
     with pytest.raises(ValueError, match=f"{name} is {value}; it must be one of"):
         SphericalClusterIndex(**{name: value}).fit(np.eye(3))
+
+
+def test_clusters_that_rows_have_left_give_their_memory_back(seed):
+    W = rows(seed, 4000, 16)
+    index = fitted(W, 8, recluster="never")
+    before = index.n_bytes_
+    for _ in range(3):
+        index.update(np.arange(4000), np.tile(W[:1], (4000, 1)))  # into one cluster
+        index.update(np.arange(4000), W)
+    assert index.n_bytes_ < 1.4 * before
+    np.testing.assert_array_equal(index.rows_, fitted(W, 8).rows_)

@@ -182,7 +182,8 @@ CodeBlock::CodeBlock(const Coding& coding)
 
 void CodeBlock::reserve(std::size_t n_rows) {
   const std::size_t groups = (n_rows + group_rows - 1) / group_rows;
-  if (groups <= capacity_) return;
+  // Room for some more stays, so that clusters that rows come to and leave are seldom copied.
+  if (groups <= capacity_ && capacity_ <= groups + groups / 8 + 2) return;
   std::unique_ptr<std::byte[], Free> moved(static_cast<std::byte*>(::operator new(groups * stride_, alignment)));
   // A scan of a million rows of 128 in one cluster takes 5 % less time (bench/decisions.md).
   ask_for_huge_pages(moved.get(), groups * stride_);
@@ -293,7 +294,9 @@ Index CodeBlock::remove(std::size_t slot) {
   }
   from_tail.scale[b] = no_row;
   from_tail.ids[b] = -1;
-  return slot == last ? -1 : to_tail.ids[a];
+  const Index moved = slot == last ? -1 : to_tail.ids[a];
+  reserve(size_);
+  return moved;
 }
 
 }  // namespace manyclass

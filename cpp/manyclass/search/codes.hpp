@@ -130,7 +130,7 @@ class CodeBlock {
   }
   Index id(std::size_t slot) const { return tail(slot / group_rows).ids[slot % group_rows]; }
 
-  void reserve(std::size_t n_rows);
+  void reserve(std::size_t n_rows);  // and gives back what is far more
   void append(Index id, DenseRow w, Isa isa);
   void replace(std::size_t slot, DenseRow w, Isa isa);
 
