@@ -600,7 +600,7 @@ class SharedOptions(TypedDict, total=False):
     classes : array-like, default=None
         All labels, where X is a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`.
     max_memory : int or str such as "2GiB", default=None
-        The most bytes of the model and its training, as predicted.
+        The most bytes of the model and its training, as predicted; the data and copies of them are not among them.
     callback : callable, default=None
         Called with a `TrainingState` after each pass; it returns True to stop.
     max_seconds : float, default=None
