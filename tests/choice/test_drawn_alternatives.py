@@ -239,7 +239,7 @@ def test_draw_errors_are_the_spread_over_seeds(seed, n_alternatives, n_draws, n_
     u = Z @ [0.8, -0.5] + 0.4 * X * Z[:, 0]
     sets = choice_sets(X=X, Z=Z, chosen=np.argmax(u + rng.gumbel(size=(n, k)), axis=1))
     exact = ChoiceClassifier(solver="lbfgs", covariance="none").fit(sets)
-    given = {"solver": "double_sum", "n_negatives": n_draws, "covariance": "none", "max_iter": 64}
+    given = {"solver": "double_sum", "n_negatives": n_draws, "covariance": "none"}
     fits = [ChoiceClassifier(**given, random_state=state).fit(sets) for state in range(n_seeds)]
     errors = np.array([fit.coef_ - exact.coef_ for fit in fits])
     scaled = errors / np.sqrt(np.mean([fit.draw_errors_**2 for fit in fits], axis=0))

@@ -220,11 +220,10 @@ class LinearLogit:
                 theta, after, further = theta - further, lower, 2 * further
         return None
 
-    def find_cone_of_all(self, theta: Doubles, seed: int) -> Cone | None:
+    def find_cone_of_all(self, theta: Doubles, seed: int) -> Cone:
         """Return the directions that all rows leave open, which are looked at where few do not prove a maximum.
 
-        Where all are too many, nothing is known then. Where second derivatives are too many, only what is never chosen
-        is.
+        Where rows or coefficients are too many for that, only those of what is never chosen are known.
         """
         form, sets, n = self.objective.form, self.objective.sets, len(self.columns)
         gone, never = np.zeros(sets.n_alternatives, bool), np.zeros(n, bool)
@@ -237,11 +236,11 @@ class LinearLogit:
         rest = LinearLogit(
             self.columns[~never], self.M[:, np.flatnonzero(~never)], replace(self.objective, sets=open_sets)
         )
-        cone: Cone | None = Cone(np.ones(len(rest.columns)), *np.zeros((2, len(rest.columns), 0)))
+        cone = None
         if rest.has_curvature and not rest.take_few(seed).has_maximum(theta[~never]):
             is_small = len(rest.columns) <= MOST_WALKED and sets.n_pairs <= MOST_PAIRS[0]
             cone = rest.find_cone(theta[~never]) if is_small else None
-        return cone and cone.extend(never)
+        return (cone or Cone(np.ones(len(rest.columns)), *np.zeros((2, len(rest.columns), 0)))).extend(never)
 
     def find_owned(self, alternatives: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return whether each column belongs to some alternatives only."""
@@ -329,7 +328,7 @@ def find_unidentified(
     if free.n > MOST_FREE or not len(logit.columns):
         return state
     cone = logit.find_cone_of_all(free.select(theta)[logit.columns], seed)
-    return state if cone is None or not cone.directions.size else _without(cone, state, objective, free, logit.columns)
+    return _without(cone, state, objective, free, logit.columns) if cone.directions.size else state
 
 
 def identify_within_bounds(names: list[str], free: FreeCoefficients, theta: Doubles) -> Identification:
