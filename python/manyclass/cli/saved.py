@@ -31,6 +31,7 @@ from manyclass.datasets.csr import rows_of
 from manyclass.datasets.inputs import Input, is_safetensors
 from manyclass.datasets.logs import Histories
 from manyclass.datasets.stream import Records
+from manyclass.labels import written
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.serving.predictor import Limits, Predictor
@@ -234,7 +235,7 @@ def named_vectors(path: str, names: Sequence[str]) -> WordVectors:
     else:
         unit, model = "class", load_classifier(path, mmap=True)
         try:
-            vectors = WordVectors(model.classes_.astype(str).tolist(), class_vectors(model))
+            vectors = WordVectors(written(model.classes_), class_vectors(model))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
     for name in names:

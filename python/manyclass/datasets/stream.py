@@ -598,7 +598,7 @@ def as_classes(classes: NDArray[Any] | None, labels: NDArray[Any]) -> NDArray[An
     if classes.dtype.kind in "OU":
         return as_labels(names)
     with contextlib.suppress(ValueError, OverflowError):
-        converted = np.array(names).astype(classes.dtype)
+        converted = np.array(names, dtype=object).astype(classes.dtype)  # whatever the longest name takes
         if written(converted) == names:
             return converted
     kind = "dates" if classes.dtype.kind in "mM" else "numbers"
