@@ -246,22 +246,31 @@ class _Training:
             self._add("", plan)
             return self.in_order, True
         runs = dict(zip([name for name in plan.members if name.startswith(EMBEDDINGS)], plan.embeddings, strict=True))
-        linear = {"margins": plan.margins, "linear": plan.linear}
         goes_on, complete = True, False
         for loss in dict.fromkeys(run.loss for run in reversed(runs.values())):  # those by margins after the others
             first, *more = (name for name, run in runs.items() if run.loss == loss)
             goes_on = goes_on and self._add_run(plan, first, runs[first])
             complete = complete or goes_on
-            if goes_on and len(self._split.held_out):
-                goes_on = all(self._add(name, member) for name, member in linear.items() if member is not None)
-                linear = {}
-                shares = dict(zip([member.name for member in self.in_order], self._shares(), strict=True))
-                more = more if shares[first] >= FIGURES.SHARE_OF_RUNS * max(shares.values()) else []
-            goes_on = goes_on and all(self._add_run(plan, name, runs[name]) for name in more)
+            goes_on = goes_on and self._add_linear(plan)
+            goes_on = goes_on and all(self._add_run(plan, name, runs[name]) for name in self._worth(first, more))
         if plan.pairs is not None:
             self._add("pairs", plan.pairs if goes_on else replace(plan.pairs, max_iter=0))
         places = list(plan.members)
         return sorted(self.in_order, key=lambda member: places.index(member.name)), complete
+
+    def _add_linear(self, plan: HybridPlan) -> bool:
+        """Train the linear members that were not yet, if rows are held out; return whether nothing has ended them."""
+        linear: dict[str, MemberPlan | None] = {"margins": plan.margins, "linear": plan.linear}
+        trained = {member.name for member in self.in_order}
+        plans = {name: member for name, member in linear.items() if member is not None and name not in trained}
+        return not len(self._split.held_out) or all(self._add(name, member) for name, member in plans.items())
+
+    def _worth(self, first: str, more: list[str]) -> list[str]:
+        """Return further runs, if the first one has a large share of the rows held out, or there are none of these."""
+        if not len(self._split.held_out):
+            return more
+        shares = dict(zip([member.name for member in self.in_order], self._shares(), strict=True))
+        return more if shares[first] >= FIGURES.SHARE_OF_RUNS * max(shares.values()) else []
 
     def _add_run(self, plan: HybridPlan, name: str, run: BatchesPlan) -> bool:
         """Train a run of embeddings as earlier ones tell; return whether nothing has ended it."""

@@ -232,7 +232,9 @@ class Mixture:
     @property
     def in_core(self) -> dict[str, Any]:
         """The numbers that scores are made with."""
-        return {name: number for name, number in vars(self).items() if name != "both"}
+        numbers = dict(vars(self))
+        del numbers["both"]
+        return numbers
 
     @property
     def is_on(self) -> bool:

@@ -55,11 +55,14 @@ class Weights(StoredWeights):
     def _in_core(self) -> _core.Weights:
         """The core's object: its checks take 16 ms for 5 million pairs, so that it is made once."""
         rows, values, embeddings = map(self._coded, ("matrix", "values", "embeddings"))
+        indptr = self.indptr
+        if self.mixture.is_on and not len(indptr):  # a mixture reads x beside phi, be there weights on pairs or not
+            indptr = vars(self)["_no_pairs"] = np.zeros(self.n_features + 1, np.int64)  # which the core views
         return _core.Weights(
             rows=rows.of_core(),
             row_scales=rows.scales,
             by_feature=self.by_feature,
-            indptr=self._places_of_pairs,
+            indptr=indptr,
             classes=self.classes,
             values=values.of_core(),
             value_scales=values.scales,
@@ -76,12 +79,6 @@ class Weights(StoredWeights):
             mixture=_core.CountMixture(counts=self.counts, totals=self.totals, own=self.own, **self.mixture.in_core),
             block_numbers=BLOCK_NUMBERS,
         )
-
-    @lazy_property
-    def _places_of_pairs(self) -> NDArray[np.int64]:
-        """Where weights of features on pairs begin: a mixture reads x beside phi, be there such weights or not."""
-        reads_x = self.mixture.is_on and not len(self.indptr)
-        return np.zeros(self.n_features + 1, np.int64) if reads_x else self.indptr
 
     def phi(self, X: Matrix, n_threads: int = 1) -> Floats:
         """Return what rows of classes are multiplied with: (phi, 1), padded as they are.
