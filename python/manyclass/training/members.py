@@ -146,11 +146,11 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
 
     1. Rows are held out.
     2. Members are trained: unbiased embeddings, margins, a linear model, further runs of unbiased embeddings,
-       embeddings by margins and, last, weights on pairs. One that is worth less than a standard error of the rows held
-       out beside those before it, after a tenth of its passes, ends there, but for unbiased embeddings. Embeddings
-       whose share is far below the largest have one run. A run whose scores the rows held out want smaller is followed
-       by one with a ridge, and one whose scores they want larger by one with more passes; further runs keep what made
-       the rows more probable.
+       embeddings by margins and, last, weights on pairs. One that lowers the log-loss of the rows held out hardly,
+       beside those before it and a standard error more, after a tenth of its passes, ends there, but for unbiased
+       embeddings. Embeddings whose share is far below the largest have one run. A run whose scores the rows held out
+       want smaller is followed by one with a ridge, and one whose scores they want larger by one with more passes;
+       further runs keep what made the rows more probable.
     3. Counts of rows give closed forms of weights on pairs.
     4. Shares of members, closed forms and, where classes are rare, the logarithms of the classes' shares are the best
        for the rows held out.
@@ -290,13 +290,13 @@ class _Training:
         return blend.best_shares([member.scores for member in self.in_order], self._scored)
 
     def _is_gain(self, scores: Floats) -> bool:
-        """Whether scores make the rows held out more probable beside the members that there are, beyond chance."""
+        """Whether scores may make the rows held out more probable beside the members that there are."""
         factor, _ = blend.best_factor_of(scores, self._scored, self._loss)
         before = [member.scores for member in self.in_order]
         after = [*before, scores * np.float32(factor)]
         losses, less = (blend.losses_of_sum(terms, self._scored) for terms in (before, after))
         mean, error = blend.gain(losses, less, self._scored.weights)
-        return mean > error
+        return mean + error >= FIGURES.LEAST_GAIN * float(np.average(losses, weights=self._scored.weights))
 
     def _add(self, name: str, plan: MemberPlan) -> bool:
         """Train a member; return whether no callback, interrupt or clock has ended it."""
