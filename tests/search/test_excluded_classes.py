@@ -22,7 +22,7 @@ from manyclass.weights.weights import Weights
 N, D, K = 40, 5, 23
 ESTIMATORS = {
     "softmax": SoftmaxClassifier(max_iter=3, random_state=0),
-    "embeddings": SoftmaxClassifier("adagrad", model="embedding", dim=3, max_iter=3, random_state=0),
+    "embeddings": SoftmaxClassifier(solver="adagrad", model="embedding", dim=3, max_iter=3, random_state=0),
     "margin": MarginClassifier(max_iter=3, random_state=0),
     "probit": AugmentReduceClassifier(max_iter=3, random_state=0),
     "gaussian": AugmentReduceClassifier(max_iter=2, alpha=1e-2, posterior="gaussian", random_state=0),
