@@ -73,7 +73,7 @@ def test_a_refit_that_fails_anywhere_leaves_the_old_model_or_makes_a_new_one(bas
             assert isinstance(error, FAULTS[fault]), f"call {k} of {n_calls}: {error!r}"
             assert same_state(state(model), known), f"call {k} of {n_calls}"
             assert answers(model, X) == before
-        else:  # an interrupt of training itself, whose model is kept
+        else:  # it came where nothing depends on the call
             assert_whole(model, other_X, tmp_path / "m")
             model = clone(BASES[base]).fit(X, first)
             known = state(model)

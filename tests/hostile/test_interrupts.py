@@ -1,4 +1,4 @@
-"""Ctrl-C and limits of time in the core's long work: it ends soon, and the model reached so far is kept.
+"""Ctrl-C and limits of time in the core's long work: it ends soon, and with keep="best" the model reached is kept.
 
 The work of each case takes minutes, so that work that is deaf fails; what it takes from the signal to its end is told
 in seconds of the processor, which other programs on the machine do not change. Where nothing else runs, those of the
@@ -48,11 +48,12 @@ HUGE = 10**7
 
 def ended_by(kind, work, before=BEFORE):
     """Work until a signal or the limit comes; return the processor's seconds from then on, and what the work made."""
-    heard = []
+    heard, is_over = [], []
 
     def handler(*_):  # runs where the core asks, not when the signal comes
-        heard.append(True)
-        raise KeyboardInterrupt
+        if not is_over:  # a signal after the work would end the test run
+            heard.append(True)
+            raise KeyboardInterrupt
 
     if kind == "limit":
         begin = clock()
@@ -67,6 +68,7 @@ def ended_by(kind, work, before=BEFORE):
         signal.setitimer(timer, before)  # what comes before training is over then
         with contextlib.suppress(KeyboardInterrupt):
             made = work()
+            is_over.append(True)
         end = clock()
     finally:
         signal.setitimer(timer, 0)

@@ -109,15 +109,20 @@ def test_a_callback_a_training_that_is_done_and_the_clock_end_it():
     assert len(recorder.slices) == 1
 
 
-def test_ctrl_c_keeps_the_passes_made():
+def test_ctrl_c_raises_or_keeps_the_passes_made_where_they_are_to_be_kept():
     def interrupt(passes, n_pass, first):
         if n_pass == 1:
             raise KeyboardInterrupt
 
-    with pytest.warns(ConvergenceWarning, match="interrupted; the model is the one reached so far") as seen:
+    with (
+        pytest.warns(ConvergenceWarning, match="interrupted; the model is the one reached so far") as seen,
+        module.keeping("best"),
+    ):
         state, curve, complete = driven(Recorder(10, on_run=interrupt))
     assert (curve, complete, state.n_iter) == ([10.0], False, 1)
     assert seen[0].filename == __file__
+    with pytest.raises(KeyboardInterrupt):
+        driven(Recorder(10, on_run=interrupt))
 
 
 def test_a_fault_ends_training_at_its_slice_and_a_verdict_comes_after_the_last_pass():

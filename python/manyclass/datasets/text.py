@@ -273,7 +273,16 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         return self._weighted(self._fitted_counter.transform(texts))
 
     def most_terms(self, text: str) -> int:
-        """Return how many terms a text may have at most, by its letters: none are made for this."""
+        """Return how many terms a text may have at most, by its letters: none are made for this.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        int
+        """
         n_letters = len(text)
         n_terms: int = n_letters * max(0, min(self.max_n, n_letters + 2) - self.min_n + 1)
         return n_terms if self.analyzer == "char_wb" else n_terms // 2
