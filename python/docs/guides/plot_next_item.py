@@ -63,10 +63,9 @@ print(f"{len(histories)} visitors; the first one took {', '.join(histories[0][:4
 # %%
 # Fit
 # ---
-# The last item of each visitor is for the test. Each beginning of what came before is a row, made by the encoder that
-# the model keeps; a trial tells how fast older items fade. A hybrid adds weights of pairs of items to embeddings and,
-# as far as rows left out of training say so, counts of what came after each item and repeats:
-# :class:`~manyclass.models.Hybrid`.
+# The last item of each visitor is for the test. Each beginning of what came before is a row, by an encoder that the
+# model keeps; a trial tells how fast older items fade. A hybrid adds weights of pairs of items to embeddings, and
+# counts and repeats where rows left out gain by them: :class:`~manyclass.models.Hybrid`.
 
 earlier = [history[:-1] for history in histories]
 last = np.array([history[-1] for history in histories])
