@@ -9,7 +9,7 @@ from planned import points_of_arrays
 from manyclass.choosing.costs import Facts
 from manyclass.choosing.recipes import Choice
 from manyclass.dask.blocks import buffer_at_zero, finished_block, joined_blocks, turn
-from manyclass.dask.passes import Stretch, added, couplings, size_of
+from manyclass.dask.passes import Curvature, Stretch
 from manyclass.dask.trainings import passes_of
 from manyclass.fitting.trials import plan_points
 from manyclass.parts import Parameters
@@ -30,7 +30,7 @@ def simulate(plan, whole, shards, n_merges=1, held=(), n_iter_no_change=0):
     parts = [passes.first_part(part) for part in range(n)]
     bends, of_parts, carried, total = [None] * n, [None] * n, [None] * n, None
     if n > 1:
-        coupling = couplings([size_of(shard) for shard in shards], fit_intercept=plan.fit_intercept)
+        coupling = Curvature.couplings([shard.size() for shard in shards], fit_intercept=plan.fit_intercept)
         bends = [passes.curvature(shard, coupling) for shard in shards]
         of_parts = [bends[0].total([b.part(whole, at) for b in bends]) for at in range(n)]
     curve, validation, n_averaged, best = [], [], 0, None
@@ -49,7 +49,7 @@ def simulate(plan, whole, shards, n_merges=1, held=(), n_iter_no_change=0):
         curve.append(sum(report.loss for report in reports) / sum(report.n_visits for report in reports))
         if reports[-1].averaged:
             before = total or [None] * n
-            total = [added(one, part, whole.sparse) for one, part in zip(before, parts, strict=True)]
+            total = [passes.added(one, part) for one, part in zip(before, parts, strict=True)]
             n_averaged += 1
         if n_iter_no_change:
             now = total or parts, n_averaged

@@ -407,15 +407,13 @@ def file_format(path: str) -> str | None:
 # Streams
 
 
-def open_stream(
-    reading: Reading, source: str, form: str, expected: Expected, seed: int
-) -> tuple[Stream, dict[str, Any]]:
+def open_stream(reading: Reading, path: str, form: str, expected: Expected, seed: int) -> tuple[Stream, dict[str, Any]]:
     """Open files; return the stream of their rows that have a feature, and what a model file keeps of their reading.
 
     Parameters
     ----------
     reading : Reading
-    source : str
+    path : str
         A file, a folder or a pattern.
     form : str
     expected : Expected
@@ -428,7 +426,7 @@ def open_stream(
     ValueError
         For options that a stream has no use for, and as `Stream` does.
     """
-    reading.check_options(source, form, expected, streamed=True)
+    reading.check_options(path, form, expected, streamed=True)
     if expected.several and (form in TABLES or reading.label_names):
         raise ValueError("with --stream, tables have one label a row, and --label-names is for one; not all are learnt")
     layout, labels = reading.layout(form, expected), "all" if expected.several or form in TABLES else "first"
@@ -437,7 +435,7 @@ def open_stream(
         values["delimiter"] = layout.separator
     options = {name: values[name] for name in OPTIONS.get(form, ())}
     how: Any = {"format": form, "labels": labels, "random_state": seed, **options}
-    stream = Stream(source, layout.label if form in TABLES else None, **how)
+    stream = Stream(path, layout.label if form in TABLES else None, **how)
     notes = reading.notes(form, one_based=not stream.zero_based)
     if isinstance(expected.vectorizer, TextVectorizer):
         with waiting("counting the words of all texts"):
@@ -449,7 +447,7 @@ def open_stream(
         if len(rows) < X.shape[0]:
             X, y = rows_of(X, rows), y[rows]
         if label_names is not None:
-            y = label_names.of(y, source)
+            y = label_names.of(y, path)
         return features(reading, X, None), y
 
     return stream.map(prepare), notes

@@ -21,29 +21,10 @@ from manyclass.classifiers.predictions import state_of, vectorizer_of, with_clas
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
+from manyclass.cli import data as files
 from manyclass.cli.choices import ChoiceTable, refuse_others
-from manyclass.cli.data import (
-    RAW,
-    UNITS,
-    Expected,
-    Reading,
-    Vectorizer,
-    features,
-    labelled,
-    labelled_rows,
-    labels_in,
-    open_stream,
-    read,
-    read_pairs,
-)
-from manyclass.cli.messages import (
-    check_readable,
-    check_writable,
-    interrupted,
-    print_table,
-    waiting,
-    written,
-)
+from manyclass.cli.data import Expected, Reading, Vectorizer, features, labelled, labelled_rows, open_stream, read
+from manyclass.cli.messages import check_readable, check_writable, interrupted, print_table, waiting, written
 from manyclass.cli.models import OnModel, evaluated, expected_by, listed, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
@@ -187,9 +168,9 @@ def _read_rows(args: FitArguments, model: Classifier) -> Training:
     """Read rows at once."""
     expected = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
     data = read(args.reading, args.data, replace(expected, groups=args.groups))
-    vectorizer = _vectorizer(args, RAW.get(type(data.X)), f"{data.name} is read as {data.form}")
+    vectorizer = _vectorizer(args, files.RAW.get(type(data.X)), f"{data.name} is read as {data.form}")
     notes = args.reading.notes(data.form, one_based=data.one_based)
-    texts = read_pairs(args.class_text, "label", "text") if args.class_text else {}
+    texts = files.read_pairs(args.class_text, "label", "text") if args.class_text else {}
     if texts and not isinstance(vectorizer, TextVectorizer):
         raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
     if isinstance(vectorizer, SequenceEncoder):
@@ -228,7 +209,7 @@ def _open_stream(args: FitArguments, model: Classifier) -> Training:
     # Of labels that files name before their rows are read, those without a row that counts are no classes.
     if not several and stream.label_names is None and args.max_memory is None:
         return {"X": stream}, notes, vectorizer, None
-    classes = labels_in(stream)
+    classes = files.labels_in(stream)
     names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
     stream = stream.map(lambda X, y: (X, known_labels(classes, names, y).sorted_indices() if several else y))
     return {"X": stream, "classes": classes}, notes, vectorizer, None
@@ -243,7 +224,7 @@ def _vectorizer(args: FitArguments, wanted: type[Vectorizer] | None, reading: st
         if kind is wanted:
             vectorizer = kind(**parameters)
         elif changed:
-            raise ValueError(f"{flag(prefix + changed[0])} is for {UNITS[kind]}; {reading}")
+            raise ValueError(f"{flag(prefix + changed[0])} is for {files.UNITS[kind]}; {reading}")
     return vectorizer
 
 

@@ -86,22 +86,13 @@ def _describe(args: InfoArguments, path: str) -> dict[str, Any]:
         return {**facts, "coefficients": first, "parameters": changed_parameters(model)}
     if form in INDEXES:
         index = INDEXES[form].load(path)
-        return {
-            "kind": f"index, {type(index).__name__}",
-            "rows": index.n_rows_,
-            "features": index.n_features_in_,
-            "clusters": index.n_clusters_,
-            "probed_clusters": index.n_probe_,
-            "parameters": changed_parameters(index),
-        }
+        sizes = {"rows": index.n_rows_, "features": index.n_features_in_, "clusters": index.n_clusters_}
+        facts = {"kind": f"index, {type(index).__name__}", **sizes, "probed_clusters": index.n_probe_}
+        return {**facts, "parameters": changed_parameters(index)}
     if form != "data" and holds_words(path):
         words, kind = word_vectors(path), f"word2vec's {word2vec_form(path)} form" if form is None else "compressed"
-        return {
-            "kind": f"word vectors, {kind}",
-            "words": len(words),
-            "dimensions": words.vectors_.shape[1],
-            "first_words": ", ".join(words.index_to_key[:5]),
-        }
+        facts = {"kind": f"word vectors, {kind}", "words": len(words), "dimensions": words.vector_size}
+        return {**facts, "first_words": ", ".join(words.index_to_key[:5])}
     return _describe_data(read(args.reading, path, Expected(several=True)))  # in cells of a table, too
 
 

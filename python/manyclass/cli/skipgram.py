@@ -9,16 +9,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from manyclass.checks import check_number
+from manyclass.cli import options
 from manyclass.cli.messages import check_readable, check_writable, interrupted, print_table, written
-from manyclass.cli.options import (
-    CheckpointOptions,
-    WithProgress,
-    add_parameters,
-    documented_parameters,
-    flag,
-    option,
-    parameters_from,
-)
+from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from
 from manyclass.training.passes import keeping
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.skip_gram import SkipGram
@@ -66,7 +59,7 @@ def add_to_skipgram(parser: argparse.ArgumentParser, _argv: object) -> None:
     for name in dict.fromkeys(name for kind in OBJECTIVES.values() for name in own_parameters(kind)):
         objectives = [objective for objective, kind in OBJECTIVES.items() if name in own_parameters(kind)]
         kind = OBJECTIVES[objectives[0]]
-        described = option(own_parameters(kind)[name], *documented_parameters(kind)[name])
+        described = options.option(own_parameters(kind)[name], *options.documented_parameters(kind)[name])
         described |= {"help": f"For {', '.join(objectives)}. {described['help']}", "default": argparse.SUPPRESS}
         group.add_argument(flag(name), dest=OWN + name, **described)
 

@@ -91,6 +91,11 @@ class Shard:
     def __len__(self) -> int:
         return int(self.x.shape[0])
 
+    def size(self) -> tuple[int, int, float]:
+        """Return the rows, the values that are not 0, and the sum of their squares."""
+        values = self.x.data if isinstance(self.x, sp.csr_array) else self.x.ravel()
+        return len(self), int(np.count_nonzero(values)), float(np.einsum("i,i->", values, values, dtype=np.float64))
+
     def classes(self, n_classes: int) -> sp.csr_array:
         """Return the labels as a matrix, (n_rows, n_classes), that has the weight of the row for each of them."""
         lists, r = self.lists, np.ones(len(self)) if self.weights is None else self.weights
@@ -262,6 +267,19 @@ class Curvature(NamedTuple):
         pairs, counts, n_rows, couplings_of_shards = zip(*curvatures, strict=True)
         return cls(reduce(add, pairs), reduce(add, counts), sum(n_rows), couplings_of_shards[0])
 
+    @staticmethod
+    def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -> tuple[float, float]:
+        """Return what curvatures of weights are multiplied by for a merge, and those of intercepts.
+
+        A row's squared length, intercept included, over the square of one of its values is how many weights push
+        together.
+        """
+        rows, stored, square = (sum(column) for column in zip(*sizes, strict=True))
+        length = square / rows + fit_intercept
+        together = length * stored / max(square, 1e-30), length
+        weights, intercepts = (_core.coupling_of(len(sizes), n_together, FURTHEST) for n_together in together)
+        return weights, intercepts
+
 
 def multiply_by_ways(
     matrix: Floats,
@@ -300,24 +318,6 @@ def multiply_by_ways(
         multiply_by_ways(intercept, NO_FLOATS, of_classes, eta, 0.0, inverse=inverse)
 
 
-def size_of(shard: Shard) -> tuple[int, int, float]:
-    """Return the rows, the values that are not 0, and the sum of their squares."""
-    values = shard.x.data if isinstance(shard.x, sp.csr_array) else shard.x.ravel()
-    return len(shard), int(np.count_nonzero(values)), float(np.einsum("i,i->", values, values, dtype=np.float64))
-
-
-def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -> tuple[float, float]:
-    """Return what curvatures of weights are multiplied by for a merge, and those of intercepts.
-
-    A row's squared length, intercept included, over the square of one of its values is how many weights push together.
-    """
-    rows, stored, square = (sum(column) for column in zip(*sizes, strict=True))
-    length = square / rows + fit_intercept
-    together = length * stored / max(square, 1e-30), length
-    weights, intercepts = (_core.coupling_of(len(sizes), n_together, FURTHEST) for n_together in together)
-    return weights, intercepts
-
-
 # Passes
 
 
@@ -348,6 +348,10 @@ class Passed(NamedTuple):
     changes: Sequence[Change]
     carried: CarriedNumbers
     report: PassReport
+
+    def change(self, part: int) -> Change:
+        """Return what the pass has changed in a part of W."""
+        return self.changes[part]
 
 
 class Ended(NamedTuple):
@@ -493,6 +497,13 @@ class ShardPasses:
             weights.multiply_classes(scale)
         return weights
 
+    def added(self, total: WeightPart | None, part: WeightPart) -> WeightPart:
+        """Return the sum of the iterates that are averaged, with one more."""
+        before = WeightPart(np.zeros_like(part.matrix), np.zeros_like(part.intercept)) if total is None else total
+        matrix = before.matrix.copy()
+        _core.accumulate(matrix, part.matrix, part.scale, self.whole.sparse, 1)
+        return WeightPart(matrix, before.intercept + part.intercept)
+
     def first_part(self, number: int) -> WeightPart:
         """Return a part of W = 0."""
         return self.split(*self.joined([]))[number]
@@ -582,14 +593,6 @@ class ShardPasses:
         losses, _ = self.finished(parts, n_averaged).log_losses(rows.x, rows.labels, self.plan.n_threads)
         weights = np.ones(len(losses)) if rows.weights is None else rows.weights
         return float(weights @ losses), float(weights.sum())
-
-
-def added(total: WeightPart | None, part: WeightPart, sparse: bool) -> WeightPart:
-    """Return the sum of the iterates that are averaged, with one more."""
-    before = WeightPart(np.zeros_like(part.matrix), np.zeros_like(part.intercept)) if total is None else total
-    matrix = before.matrix.copy()
-    _core.accumulate(matrix, part.matrix, part.scale, sparse, 1)
-    return WeightPart(matrix, before.intercept + part.intercept)
 
 
 # Minibatches

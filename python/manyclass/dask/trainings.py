@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, methodcaller
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,21 +25,7 @@ from manyclass.classifiers.predictions import state_of, with_state
 from manyclass.dask import blocks
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.loading import Loaded
-from manyclass.dask.passes import (
-    BatchPasses,
-    Change,
-    Curvature,
-    Passed,
-    PassReport,
-    Shard,
-    ShardPasses,
-    Stretch,
-    WeightPart,
-    Whole,
-    added,
-    couplings,
-    size_of,
-)
+from manyclass.dask.passes import BatchPasses, Curvature, PassReport, Shard, ShardPasses, Stretch, WeightPart, Whole
 from manyclass.dask.predictions import ClusterModel
 from manyclass.dask.workers import LostWorkerError, same
 from manyclass.fitting.planner import report_of
@@ -223,11 +209,6 @@ def parts_to_go_on(model: LabelClassifier, passes: ShardPasses, whole: Whole) ->
     return passes.split(weights, NO_FLOATS)
 
 
-def change_of(passed: Passed, part: int) -> Change:
-    """Return what a pass has changed in a part of W."""
-    return passed.changes[part]
-
-
 def model_of(
     owner: LabelClassifier,
     draft: dict[str, Any],
@@ -287,13 +268,7 @@ class RowsState:
 class RowsTraining(Training):
     """Rounds of a training by rows; `model` is the one that a call goes on from, or a future of it."""
 
-    def __init__(
-        self,
-        loaded: Loaded,
-        plan: PointsPlan | BatchesPlan,
-        n_merges: int,
-        model: Future | LabelClassifier | None = None,
-    ) -> None:
+    def __init__(self, loaded: Loaded, plan: Any, n_merges: int, model: Future | LabelClassifier | None = None) -> None:
         super().__init__(loaded, plan, n_merges)
         # Of early stopping: losses of rows held out, the pass of the least, from 1 (0: none), and where training stood.
         self.validation_curve: list[float] = []
@@ -305,8 +280,8 @@ class RowsTraining(Training):
         self.curvatures: list[Any] = [None] * n
         self.curvatures_of_parts: list[Any] = [None] * n
         if not self.alone:
-            sizes = self.workers.gather(self.workers.each(size_of, loaded.shards))
-            self.coupling = couplings(sizes, fit_intercept=plan.fit_intercept)
+            sizes = self.workers.gather(self.workers.each(Shard.size, loaded.shards))
+            self.coupling = Curvature.couplings(sizes, fit_intercept=plan.fit_intercept)
             self._measure(range(n))
         parts = [self._task(i, "first_part", i) for i in range(n)] if model is None else self._parts_of(model)
         self.state = RowsState(parts, self.workers.copies(parts), [None] * n)
@@ -346,7 +321,9 @@ class RowsTraining(Training):
             for i, shard in enumerate(self.loaded.shards)
         ]
         parts = [
-            self._task(i, "merge", part, self.curvatures_of_parts[i], workers.each(change_of, passed, i), stretch)
+            self._task(
+                i, "merge", part, self.curvatures_of_parts[i], workers.each(methodcaller("change", i), passed), stretch
+            )
             for i, part in enumerate(was.parts)
         ]
         carried, reports = (workers.each(attrgetter(name), passed) for name in ("carried", "report"))
@@ -355,8 +332,8 @@ class RowsTraining(Training):
         gathered: list[PassReport] = workers.gather(reports)
         total, n_averaged = was.total, was.n_averaged
         if gathered[-1].averaged and not any(report.diverged for report in gathered):
-            sums, sparse = zip(total or [None] * len(parts), parts, strict=True), self.loaded.facts[0].sparse
-            total = [workers.submit(i, added, *terms, sparse) for i, terms in enumerate(sums)]
+            sums = zip(total or [None] * len(parts), parts, strict=True)
+            total = [self._task(i, "added", *terms) for i, terms in enumerate(sums)]
             n_averaged += 1
         self.state = RowsState(parts, copies, carried, total, n_averaged)
         return gathered

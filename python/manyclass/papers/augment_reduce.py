@@ -195,9 +195,8 @@ def report(records: Records) -> Items:
     drawn, trained = parts.get("synthetic", []), parts.get("table 3", [])
     caption = f"Section 4.1: biases only, 10^4 classes ({published.RUIZ['synthetic_classes']} in the paper)"
     errors = {"bound": "bound", "mean error": "mean_absolute_error", "bound, closed form": "closed_form"}
-    yield from summary.compare(
-        "synthetic", caption, "section 4.1", drawn, errors | {"classes": "n_classes", "seconds": "seconds"}
-    )
+    errors |= {"classes": "n_classes", "seconds": "seconds"}
+    yield from summary.compare("synthetic", caption, "section 4.1", drawn, errors)
     if drawn:
         caption = "Section 4.1: mean absolute error of the probabilities by training time"
         lines = summary.panels(drawn, "seconds", "mean_absolute_error", "-o")

@@ -42,6 +42,7 @@ RECORDS = "runs.jsonl"
 Results = dict[str, Any]
 Note = Callable[[str], None]
 Items = Iterator[Item]
+Measure = Callable[[Any], Mapping[str, Any]]  # of the state of a training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +214,7 @@ class Curve:
     """
 
     def __init__(
-        self,
-        names: Sequence[str],
-        measure: Callable[[Any], Mapping[str, Any]],
-        passes: Container[int] | None = None,
-        limit: float = math.inf,
+        self, names: Sequence[str], measure: Measure, passes: Container[int] | None = None, limit: float = math.inf
     ) -> None:
         self.values: dict[str, list[Any]] = {name: [] for name in names}
         self.measure, self.passes, self.limit = measure, passes, limit

@@ -180,9 +180,8 @@ def _sensitivity(records: Records) -> Items:
     if len(summary.by_key(both, "formulation")) == len(formulations):
         ratios: dict[str, Quantity] = {"Raman's over the proposed": partial(_raman_over_proposed, RAMAN_GRID)}
         ratios |= {f"at {rate:g}": partial(_raman_over_proposed, [rate]) for rate in RAMAN_GRID}
-        yield from summary.compare(
-            "figure-2", f"{caption}: log-losses, Raman's over the proposed", "Figure 2", both, ratios
-        )
+        caption += ": log-losses, Raman's over the proposed"
+        yield from summary.compare("figure-2", caption, "Figure 2", both, ratios)
 
 
 def _worst_over_best(records: Records) -> float | None:

@@ -49,10 +49,8 @@ DENSE = ("omniglot", FACES, "mnist")
 STANDING_IN = {"Table 1": FACES, "Table 2": "yso-en"}  # for the data of the paper's tables
 OURS = ("softmax", "sampled-softmax", "sampled-softmax-logq", "margin", "mips", "decomposed", "messages")
 PRINTED = "printed messages"  # the rule "printed" of messages: Algorithm 2 to the letter
-PAPERS_STEPS = {
-    f"{method}, paper's steps": method
-    for method in ("softmax", "sampled-softmax", "margin", "mips", "messages", PRINTED)
-}
+BY_PAPERS_STEPS = ("softmax", "sampled-softmax", "margin", "mips", "messages", PRINTED)
+PAPERS_STEPS = {f"{method}, paper's steps": method for method in BY_PAPERS_STEPS}
 BY_MESSAGES = ("messages", PRINTED)
 METHODS = (*OURS, *PAPERS_STEPS)
 PASSES = 10

@@ -56,9 +56,7 @@ class Row(NamedTuple):
 
 def rows(paper: str) -> list[Row]:
     """Return the rows of a paper: "fagan_iyengar", "titsias", "ruiz" or "yen"."""
-    return [
-        row for experiment in PAPERS[paper] for item in _DATA["tables"][experiment] for row in _rows(experiment, item)
-    ]
+    return [row for name in PAPERS[paper] for item in _DATA["tables"][name] for row in _rows(name, item)]
 
 
 def values(experiment: str, item: str) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -122,11 +120,8 @@ def _cells(row: Row, record: Mapping[str, Any] | None) -> list[str]:
     elif row.data in FILES:
         form = "in the form of the extreme classification repository, in a folder PATH; --fetch cannot get them"
         ours = f"not run: needs train.txt and test.txt of {FILES[row.data]} {form}"
-        spent, differs, command = (
-            "not run",
-            "not known",
-            f"manyclass experiment {row.experiment} --data {row.data}=PATH",
-        )
+        spent, differs = "not run", "not known"
+        command = f"manyclass experiment {row.experiment} --data {row.data}=PATH"
     else:
         known = f"it is not of data that users bring ({', '.join(FILES)})"
         raise ValueError(f"{' / '.join(row.key)}: no figure of it is recorded, and {known}")

@@ -33,8 +33,9 @@ from manyclass.training.core_training import TrainingState
 
 SUMMARY = "All solvers for the same time: excess training objective over the certified optimum, against seconds"
 DATA = ("bibtex", "delicious", "eurlex57k", "yso-en")
-UNBIASED = tuple(facts.name for facts in parts("solver").values() if not facts.biased)
-BIASED = tuple(facts.name for facts in parts("solver").values() if facts.biased)
+FACTS = parts("solver").values()
+UNBIASED = tuple(facts.name for facts in FACTS if not facts.biased)
+BIASED = tuple(facts.name for facts in FACTS if facts.biased)
 OPTIMUM = "lbfgs"
 SECONDS = {"bibtex": 1.0, "delicious": 1.5, "eurlex57k": 4.0, "yso-en": 8.0}
 SECONDS_OF_OTHERS = 10.0
@@ -50,11 +51,7 @@ AT_LEAST = 2000
 OVERTIME = 30  # a run ends after this many times its budget by the wall clock, where no pass ends within the budget
 # Of the root of ten: factors on the automatic step sizes of W, and of u for the solvers that have one.
 EXPONENTS, U_EXPONENTS, FURTHEST = (-2, -1, 0, 1, 2), (-2, 0, 2), 6
-WITH_U_STEP = tuple(
-    facts.name
-    for facts in parts("solver").values()
-    if "u_step" in facts.flags and facts.name not in ("bregman", "scent")
-)
+WITH_U_STEP = {facts.name for facts in FACTS if "u_step" in facts.flags} - {"bregman", "scent"}
 TUNING_SEED = 1000
 
 
@@ -216,9 +213,8 @@ def report(records: Records) -> Items:
             raced.sort(key=_end)
             shape = raced[0]["results"]["shape"]
             sizes = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]})"
-            yield from summary.compare(
-                f"race-{name}", f"{sizes}: nats above {optimum:.6f} at the end", "race", raced, COLUMNS
-            )
+            caption = f"{sizes}: nats above {optimum:.6f} at the end"
+            yield from summary.compare(f"race-{name}", caption, "race", raced, COLUMNS)
             panels += summary.panels(raced, "seconds", "excess")  # the best come first: a panel has room for six
     caption = "Excess training objective over the smallest one known against processor time of training"
     if panels:

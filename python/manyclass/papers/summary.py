@@ -200,9 +200,7 @@ def write_report(
 
 
 def _shown(cell: Cell) -> str:
-    if cell is None:
-        return "-"
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    return "-" if cell is None else _word(cell)
 
 
 # Records
@@ -298,10 +296,7 @@ def compare(
     groups = by_key(records, "data", "method")
     if of_all:
         groups = {(data, "all"): group for data, group in by_key(records, "data").items()}
-    rows = [
-        PaperFigure(figure, data, method, _values_of(group, quantities), group)
-        for (data, method), group in groups.items()
-    ]
+    rows = [PaperFigure(figure, *key, _values_of(group, quantities), group) for key, group in groups.items()]
     columns = _beside_published(rows, published_values(records[0]["experiment"], figure) if records else {}, quantities)
     first = next(iter(quantities.values()))
     spreads = [spread([value_of(runs, first) for runs in by_key(row.records, "seed").values()]) for row in rows]
@@ -400,9 +395,8 @@ def what_ran(records: Records, key: str = "method") -> tuple[Ran, ...]:
 
     The first seed speaks for all: no other differs in more than what a trial chose.
     """
-    return tuple(
-        (str(name), "; ".join(_joined(first_seed(group) or group))) for name, group in by_key(records, key).items()
-    )
+    groups = by_key(records, key).items()
+    return tuple((str(name), "; ".join(_joined(first_seed(group) or group))) for name, group in groups)
 
 
 def _joined(records: Records) -> Iterator[str]:

@@ -154,9 +154,8 @@ def _toy(run: Run, context: Context) -> Results:
             estimates.append(np.exp(log_softmax(state.scores(one)[0].astype(np.float64))))
 
         rate = 0.5 * min(TOY_NEGATIVES, len(optimum) - 1) / (len(optimum) - 1)
-        ran = trained_with(
-            run.estimator(SoftmaxClassifier, learning_rate=rate).fit(*biases_alone(counts), callback=note)
-        )
+        model = run.estimator(SoftmaxClassifier, learning_rate=rate)
+        ran = trained_with(model.fit(*biases_alone(counts), callback=note))
     order = np.argsort(-optimum)[:: max(1, len(optimum) // 500)]
     shown = {"optimum": optimum[order].tolist(), "found": estimates[-1][order].tolist()}
     errors = [float(np.abs(optimum - p).sum()) for p in estimates]
@@ -268,9 +267,7 @@ def report(records: Records) -> Items:
     """Table 2 and the figures, for the data sets that were run."""
     parts = summary.by_key(records, "part")
     values, plane, toy, trained, large = (parts.get(part, []) for part in RUNS)
-    caption = (
-        "Figure 1a: estimated probabilities of ten values (paper: OVE is exact, Bouchard overrates the large ones)"
-    )
+    caption = "Figure 1a: probabilities of ten values (paper: OVE is exact, Bouchard overrates the large ones)"
     errors: dict[str, Quantity] = {"largest error": averaged(_largest_error)}
     errors |= {f"p({value})": partial(_probability, value) for value in range(10)}
     yield from summary.compare("figure-1a", caption, "Figure 1a", values, errors)
@@ -285,9 +282,8 @@ def report(records: Records) -> Items:
     yield from summary.compare("figure-2", caption, "Figure 2", toy, ends)
     yield from _toy_plots([r for r in toy if r["method"] == "OVE-SGD"])
     caption = "Table 2: closeness to SOFT, and scores on the test set"
-    yield from summary.compare(
-        "table-2", caption, "Table 2", trained, {name: name for name in ("norm", "error", "nlpd")}
-    )
+    scores = {name: name for name in ("norm", "error", "nlpd")}
+    yield from summary.compare("table-2", caption, "Table 2", trained, scores)
     caption = "Figure 3: bounds (less the ridge's term) by iteration or pass"
     yield from summary.compare("figure-3", caption, "Figure 3", trained, {"bound": "curve"})
     if trained:

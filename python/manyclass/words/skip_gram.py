@@ -52,6 +52,8 @@ from manyclass.words.objectives import Objective
 from manyclass.words.training import Callback, SkipGramPlan, SkipGramState, WordTables, rates_of_call, train
 from manyclass.words.vectors import WordVectorQueries, WordVectors
 
+Earlier = tuple[list[float], list[float]]  # losses and seconds of passes of calls before
+
 
 class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     r"""Skip-gram word vectors: p(y | x) for a word y near the word x.
@@ -261,7 +263,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             first, last = rates_of_call(plan.learning_rate, sum(known.values()), len(corpus.tokens), self._n_fit)
         plan = replace(plan, learning_rate=first, last_learning_rate=last)
         state = self._start(corpus, plan, self.random_state)
-        before: tuple[list[float], list[float]] = ([], [])
+        before: Earlier = ([], [])
         if known:
             before = self.loss_curve_, self.pass_seconds_
             state.n_iter = len(self.loss_curve_)
@@ -363,13 +365,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         """The estimator itself, for code that asks gensim's Word2Vec for its vectors."""
         return self
 
-    def _keep(
-        self,
-        state: SkipGramState,
-        curve: list[float],
-        text_seconds: float,
-        before: tuple[list[float], list[float]] = ([], []),
-    ) -> None:
+    def _keep(self, state: SkipGramState, curve: list[float], seconds: float, before: Earlier = ([], [])) -> None:
         """Take over what was trained, behind the losses and the seconds of passes before it."""
         self._model: SkipGramState | None = state
         self._words = state.corpus.words
@@ -380,4 +376,4 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         self.loss_curve_: list[float] = before[0] + curve
         self.n_iter_: int = state.n_iter
         self.pass_seconds_: list[float] = before[1] + np.diff([0.0, *state.ends]).tolist()
-        self.words_per_second_ = state.n_words / text_seconds if text_seconds > 0 else np.nan
+        self.words_per_second_ = state.n_words / seconds if seconds > 0 else np.nan

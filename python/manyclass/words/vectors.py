@@ -28,15 +28,7 @@ from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.weights.arrays import DTYPES, NO_FLOATS, Codes, Doubles, Dtype, Floats
 from manyclass.weights.compression import check_compression
-from manyclass.weights.tensor_file import (
-    TensorFile,
-    decode_text,
-    encode_text,
-    open_format,
-    reading,
-    warn_of_unread,
-    write_tensors,
-)
+from manyclass.weights.tensor_file import decode_text, encode_text, open_format, reading, warn_of_unread, write_tensors
 from manyclass.words.files import Pairs, load_analogies, load_word_pairs, read_word2vec, write_word2vec
 
 if TYPE_CHECKING:
@@ -357,8 +349,7 @@ class WordVectorQueries:
 def _unit(vector: Doubles | Floats) -> Doubles:
     """Divide by the norm; zeros stay."""
     values = vector.astype(np.float64)
-    unit: Doubles = values / (np.linalg.norm(values) or 1.0)
-    return unit
+    return np.asarray(values / (np.linalg.norm(values) or 1.0))
 
 
 def _weighted(name: str, keys: Keys | None, weight: float) -> list[tuple[Key, float]]:
@@ -538,7 +529,14 @@ class WordVectors(WordVectorQueries):
         """
         file = open_format(path, FORMAT, FORMAT_VERSION, "a file of word vectors")
         with reading(file):
-            words, codes = _read(file, mmap)
+            dtype, shape, _ = file.entries.get("rows", (np.dtype(bool), (), 0))
+            if dtype.name not in DTYPES or len(shape) != 2:
+                raise ValueError(f"'rows' is {dtype.name} of shape {shape}")
+            scales = file.array("rows.scales", np.float32, shape[:1]) if dtype.name == "int8" else NO_FLOATS
+            words = decode_text(file, "words", shape[0]).tolist()
+            if len(set(words)) != len(words):
+                raise ValueError("words occur twice")
+            codes = Codes(file.array("rows", dtype, shape, mmap=mmap), scales)
         warn_of_unread(file)
         return cls._from_codes(words, codes)
 
@@ -564,16 +562,3 @@ def _most_words(words: Sequence[str], vectors: Floats, dtype: Dtype, max_bytes: 
     lengths = np.array([len(word.encode("utf-8", "surrogatepass")) for word in words], dtype=np.int64)
     row_bytes = vectors.shape[1] * np.dtype(dtype).itemsize + 4 * (dtype == "int8") + 8  # 8: where a word begins
     return int(np.searchsorted(np.cumsum(lengths + row_bytes) + 8 + HEADER_BYTES, max_bytes, side="right"))
-
-
-def _read(file: TensorFile, mmap: bool) -> tuple[list[str], Codes]:
-    dtype, shape, _ = file.entries.get("rows", (np.dtype(bool), (), 0))
-    if dtype.name not in DTYPES or len(shape) != 2:
-        raise ValueError(f"'rows' is {dtype.name} of shape {shape}")
-    scales = NO_FLOATS
-    if dtype.name == "int8":
-        scales = file.array("rows.scales", np.float32, shape[:1])
-    words = decode_text(file, "words", shape[0]).tolist()
-    if len(set(words)) != len(words):
-        raise ValueError("words occur twice")
-    return words, Codes(file.array("rows", dtype, shape, mmap=mmap), scales)
