@@ -320,12 +320,9 @@ class RowsTraining(Training):
             self._task(i, "make_pass", shard, self.curvatures[i], was.parts, was.carried[i], stretch)
             for i, shard in enumerate(self.loaded.shards)
         ]
-        parts = [
-            self._task(
-                i, "merge", part, self.curvatures_of_parts[i], workers.each(methodcaller("change", i), passed), stretch
-            )
-            for i, part in enumerate(was.parts)
-        ]
+        changes = [workers.each(methodcaller("change", i), passed) for i in range(len(passed))]
+        merges = zip(was.parts, self.curvatures_of_parts, changes, strict=True)
+        parts = [self._task(i, "merge", *merge, stretch) for i, merge in enumerate(merges)]
         carried, reports = (workers.each(attrgetter(name), passed) for name in ("carried", "report"))
         copies = workers.copies(parts)
         workers.wait([*parts, *copies, *carried, *reports])

@@ -293,10 +293,10 @@ def compare(
     of_all : bool
         Whether a row is of all methods on a data set, and not of one of them.
     """
-    groups = by_key(records, "data", "method")
+    groups = by_key(records, "data", "method").items()
     if of_all:
-        groups = {(data, "all"): group for data, group in by_key(records, "data").items()}
-    rows = [PaperFigure(figure, *key, _values_of(group, quantities), group) for key, group in groups.items()]
+        groups = {(data, "all"): group for data, group in by_key(records, "data").items()}.items()
+    rows = [PaperFigure(figure, data, method, _values_of(runs, quantities), runs) for (data, method), runs in groups]
     columns = _beside_published(rows, published_values(records[0]["experiment"], figure) if records else {}, quantities)
     first = next(iter(quantities.values()))
     spreads = [spread([value_of(runs, first) for runs in by_key(row.records, "seed").values()]) for row in rows]
