@@ -11,6 +11,7 @@ an operation, and the run fails where that line grows by more than `ALLOWED` byt
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -105,7 +106,8 @@ def resumed(rng, folder):
             if state.n_iter == 2:
                 raise KeyboardInterrupt
 
-        model.fit(X, y, checkpoint=run, every=1, callback=stop)
+        with contextlib.suppress(KeyboardInterrupt):
+            model.fit(X, y, checkpoint=run, every=1, callback=stop)
         return [same(answers(model.fit(X, y, checkpoint=run, resume=True), X), whole, "resumed")]
 
 

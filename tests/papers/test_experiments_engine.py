@@ -171,7 +171,7 @@ def test_an_interrupt_keeps_what_was_made(tmp_path, notes):
 
 
 @pytest.mark.parametrize("solver", ["implicit", "lbfgs"])
-def test_an_interrupt_that_the_estimator_takes_for_itself_leaves_no_record_of_a_part(solver, tmp_path, notes):
+def test_an_interrupt_of_a_fit_leaves_no_record_of_a_part(solver, tmp_path, notes):
     def interrupted(run, context):
         def press(state):
             raise KeyboardInterrupt
