@@ -114,7 +114,7 @@ def test_a_group_is_held_out_on_all_workers(kind):
     ]
     out = draw_groups(list(map(sizes_of_groups, halves_of_rows)), 0.3, np.random.RandomState(0))
     assert len(out) == 3
-    divided = [divide(points, np.random.RandomState(0), 0.3, n, out) for n, points in enumerate(halves_of_rows)]
+    divided = [divide(points, n, (np.random.RandomState(0), 0.3, out)) for n, points in enumerate(halves_of_rows)]
     trained, held = (np.concatenate([both[which].groups for both in divided]) for which in (0, 1))
     assert set(held) == set(out)
     assert not set(held) & set(trained)

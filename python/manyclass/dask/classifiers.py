@@ -20,7 +20,7 @@ from manyclass.checks import check_choice, check_number
 from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.dask.loading import Loaded, aligned, homes, parts_of
+from manyclass.dask.loading import Loaded, Origin, aligned, homes, parts_of
 from manyclass.dask.predictions import ClusterModel, means_of
 from manyclass.dask.trainings import MOST_LOSSES, BlocksTraining, Round, RowsTraining, Training, solver_on_blocks
 from manyclass.dask.workers import LostWorkerError, Workers
@@ -133,7 +133,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
             If workers, the scheduler or the client are lost and training cannot go on; it is raised within 30 seconds.
         """
         seconds = Watch.of(None, max_seconds).max_seconds
-        return self._train(X, aligned(X, y, sample_weight, labels, groups), callback, seconds)
+        return self._train(X, aligned(X, y, sample_weight, labels, groups), callback, seconds, Origin())
 
     def partial_fit(
         self,
@@ -166,10 +166,10 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         if hasattr(self, "_model") and self._model.blocks:
             raise ValueError("the model was trained with division='rows and classes'; partial_fit needs one by rows")
         state = getattr(self, "_state", None)
-        begins = {"call": call, "state": state, "known": known_classes(state, classes)}
-        return self._train(X, aligned(X, y, sample_weight, labels), None, np.inf, **begins)
+        origin = Origin(call, state, known_classes(state, classes))
+        return self._train(X, aligned(X, y, sample_weight, labels), None, np.inf, origin)
 
-    def _train(self, X: Any, parts: list[list[Any]], callback: Any, seconds: float, **begins: Any) -> Self:
+    def _train(self, X: Any, parts: list[list[Any]], callback: Any, seconds: float, origin: Origin) -> Self:
         """Train; begin again where workers were lost with all that was known."""
         planner = planner_of(self._owner())
         check_supported(planner)
@@ -182,7 +182,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
                 home = homes(client, X, parts, sorted(workers.some_live()))
                 workers.places = sorted(set(home), key=home.index)
                 numbers = [[n for n, address in enumerate(home) if address == place] for place in workers.places]
-                self._fit(Loaded(workers, planner, parts, numbers, **begins), callback, seconds)
+                self._fit(Loaded(workers, planner, parts, numbers, origin), callback, seconds)
             except LostWorkerError as fault:  # with all that was known: once more, on those that are left
                 lost, advice = str(fault), workers.short_memory()
             else:
@@ -229,9 +229,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         n_classes = self._fitted.n_classes
         if not self.multilabel_:
             if k is not None or threshold is not None:
-                raise ValueError(
-                    "k or threshold is given; they are for models of several labels a row: leave them None"
-                )
+                raise ValueError("k or threshold is given; they are for several labels a row: leave them None")
             return self._ask(X, "predict", self.classes_.dtype)
         if k is not None:
             check_number("k", k, low=1, high=n_classes, integer=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from hashlib import blake2b
 from operator import attrgetter, itemgetter
@@ -250,6 +250,7 @@ def among(points: Points, classes: NDArray[Any]) -> Points:
 
 
 Divided = tuple[Points, Points | None]  # the rows of a worker to train on, and those that are held out
+Drawn = tuple[np.random.RandomState, float | None, NDArray[np.int64] | None]  # what draws, the share, and groups
 Sizes = tuple[NDArray[np.int64], NDArray[np.int64]]  # the numbers of groups, and how many rows they have
 
 
@@ -268,17 +269,12 @@ def draw_groups(sizes: Sequence[Sizes], fraction: float, random: np.random.Rando
     return groups[first_groups(rows_of_groups, shuffle_groups(rows_of_groups, n_out, random), n_out)]
 
 
-def divide(
-    points: Points,
-    random: np.random.RandomState,
-    fraction: float | None,
-    number: int,
-    groups_out: NDArray[np.int64] | None,
-) -> Divided:
+def divide(points: Points, number: int, drawn: Drawn) -> Divided:
     """Draw the rows of a worker that are held out, as on one machine; none where no class has two rows there.
 
     Where several workers have groups these are drawn before, for all of them.
     """
+    random, fraction, groups_out = drawn
     if fraction is None or np.bincount(points.labels.ids).max() < 2:
         return points, None
     if points.groups is not None and groups_out is not None:
@@ -321,23 +317,33 @@ def count(divided: Divided) -> Counted:
     return divided[0].classes, numbers
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a call of `partial_fit` goes on from; of a fit there is none.
+
+    Attributes
+    ----------
+    call : Call or None
+    state : State or None
+        The model that a call goes on from, without W.
+    known : ndarray or None
+        The classes that are known before the rows.
+    """
+
+    call: Call | None = None
+    state: State | None = None
+    known: NDArray[Any] | None = None
+
+
 def whole_of(
-    planner: Planner,
-    call: Call | None,
-    state: State | None,
-    counted: Sequence[Counted],
-    facts: dict[str, Any],
-    mean: float | None,
+    planner: Planner, origin: Origin, counted: Sequence[Counted], facts: dict[str, Any], mean: float | None
 ) -> Whole:
     """Add up what workers have counted.
 
     Parameters
     ----------
     planner : Planner
-    call : Call or None
-        Of `partial_fit`.
-    state : State or None
-        The model that it goes on from, without W.
+    origin : Origin
     counted : sequence of Counted
         What `count` returned on each worker.
     facts : dict
@@ -366,9 +372,9 @@ def whole_of(
         raise ValueError("class_weight has a weight of 0; leave the rows of that class out instead")
     if mean is None:
         mean = float((train_weights if factors is None else train_weights * factors).sum() / n_trained.sum())
-    n_seen = Before.of(state, classes, 0, Call()).counts + rows
+    n_seen = Before.of(origin.state, classes, 0, Call()).counts + rows
     # Of a call, a class that only `classes` names is drawn like one with a row.
-    counts = n_trained if call is None else np.maximum(n_seen, 1.0)
+    counts = n_trained if origin.call is None else np.maximum(n_seen, 1.0)
     return Whole(counts, classes=classes, n_seen=n_seen, factors=factors, mean=mean, **facts)
 
 
@@ -384,19 +390,13 @@ def weighted(points: Points, whole: Whole) -> Points:
 
 
 def plan_rows(
-    planner: Planner,
-    call: Call | None,
-    state: State | None,
-    divided: Divided,
-    whole: Whole,
-    by_batches: bool,
-    solver: Part | None,
+    planner: Planner, origin: Origin, divided: Divided, whole: Whole, by_batches: bool, solver: Part | None
 ) -> tuple[Planned, Whole]:
     """Return what training is to be, and what all workers know with how features are scaled, by rows of one worker.
 
     "auto" stands for what recipes say and, in a fit, trials. An untried ridge is by the rows of all.
     """
-    points = weighted(divided[0], whole)
+    points, call, state = weighted(divided[0], whole), origin.call, origin.state
     if call is not None or by_batches:
         if points.several and planner.parameters.is_auto("model"):  # on a cluster it is a linear one
             planner = planner.changed(model="linear")
@@ -455,17 +455,11 @@ class Loaded:
     """
 
     def __init__(
-        self,
-        workers: Workers,
-        planner: Planner,
-        parts: list[list[Any]],
-        numbers: list[list[int]],
-        call: Call | None = None,
-        state: State | None = None,
-        known: NDArray[Any] | None = None,
+        self, workers: Workers, planner: Planner, parts: list[list[Any]], numbers: list[list[int]], origin: Origin
     ) -> None:
         self.workers, self.planner, self.parts, self.numbers = workers, planner, parts, numbers
-        self.call, self.state, self._known = call, state, known
+        self.call, self.state, self._known = origin.call, origin.state, origin.known
+        self.origin, state = replace(origin, known=None), origin.state
         self.history = History() if state is None else state.history
         rows = self._load()
         stops_early = bool(planner.parameters.get("early_stopping", False))
@@ -515,8 +509,7 @@ class Loaded:
         return workers.submit(number, load, self.planner, self._known, computed)
 
     def _divide(self, number: int, rows: Any) -> Any:
-        random, fraction, groups_out = self._drawn
-        return self.workers.submit(number, divide, rows, random, fraction, number, groups_out)
+        return self.workers.submit(number, divide, rows, number, self._drawn)
 
     def _count(self) -> list[Any]:
         """Count the rows of each class, and make what all workers know."""
@@ -531,12 +524,12 @@ class Loaded:
             "goes_on": self.call is not None,
         }
         counted = self.workers.each(count, self._divided)
-        return self.workers.everywhere(whole_of, self.planner, self.call, self.state, counted, facts, mean)
+        return self.workers.everywhere(whole_of, self.planner, self.origin, counted, facts, mean)
 
     def plan(self, solver: Part | None = None) -> Planned:
         """Find out what "auto" stands for, but for a solver that is given, and make the shards."""
         workers, i = self.workers, self.largest
-        arguments = (self.call, self.state, self._divided[i], self.whole[0], self.by_batches, solver)
+        arguments = (self.origin, self._divided[i], self.whole[0], self.by_batches, solver)
         planned_and_whole = workers.submit(i, plan_rows, self.planner, *arguments)
         planned: Planned
         [planned] = workers.gather([workers.submit(i, itemgetter(0), planned_and_whole)])
@@ -563,9 +556,7 @@ class Loaded:
         """Raise ValueError where data or parameters are of another model than the one that is there."""
         n, kinds = self.facts[0].n_features, ("one label a row", "an indicator matrix of labels")
         if state.features.n != n:
-            raise ValueError(
-                f"X has {n} features; partial_fit on a cluster takes as many as before, {state.features.n}"
-            )
+            raise ValueError(f"X has {n} features; on a cluster partial_fit takes {state.features.n}, as before")
         if state.several != self.several:
             raise ValueError(f"y has {kinds[self.several]}; the model was trained with {kinds[state.several]}")
         by_batches = state.weights.kind == "phi" or state.weights.by_minibatches

@@ -442,9 +442,7 @@ class ShardPasses:
         """How far a pass counts to have moved a weight at least, if it did."""
         return FLOOR.get(self.plan.loss, 0.0) if isinstance(self.plan, BatchesPlan) else 0.0
 
-    def changes(
-        self, curvature: Curvature, parts: Parts, weights: Weights, beside: Floats, eta: float
-    ) -> Sequence[Change]:
+    def changes(self, curvature: Curvature, parts: Parts, weights: Weights, beside: Floats, eta: float) -> list[Change]:
         """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it.
 
         W is made its own change.
@@ -656,13 +654,11 @@ class BatchPasses(ShardPasses):
         """See `ShardPasses`."""
         lists = shard.lists
         n_labels = np.diff(lists.indptr)
-        shares = np.repeat(1 / n_labels, n_labels).astype(np.float32)
-        label_shares = sp.csr_array((shares, lists.ids, lists.indptr), shape=(len(shard), weights.n_classes))
+        values = np.repeat(1 / n_labels, n_labels).astype(np.float32)
+        shares = sp.csr_array((values, lists.ids, lists.indptr), shape=(len(shard), weights.n_classes))
         step = max(1, BLOCK_NUMBERS // max(1, weights.matrix.shape[1]))
         blocks = (slice(first, first + step) for first in range(0, len(shard), step))
-        scores = [
-            np.einsum("ij,ij->i", weights.phi(shard.x[rows]), label_shares[rows] @ weights.matrix) for rows in blocks
-        ]
+        scores = [np.einsum("ij,ij->i", weights.phi(shard.x[rows]), shares[rows] @ weights.matrix) for rows in blocks]
         return np.concatenate(scores).astype(np.float64)
 
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
