@@ -454,7 +454,7 @@ class Figures:
     HIDDEN_VALUE: tuple[float, float] = (1e-4, 5e-5)  # of a hidden layer's value and column; what batches save
     SECONDS_PER_SCORED: float = 2.5e-11  # of a value of X and a class, where all are scored
     # Copies of W, in float32, that L-BFGS has at its peak, and bytes of a feature beside weights on pairs: those of the
-    # worst shapes of bench_memory.py.
+    # worst shapes of memory_of_fits.py.
     FULL_COPIES: float = 23.2
     FEATURE_BYTES: float = 32.0
     # Columns of X, and columns for each value stored, from which on only those that rows use have weights. Arrays with

@@ -143,6 +143,8 @@ class IndexCase:
             return
         scores, ids = answer
         rows, queries = (np.asarray(a, dtype=np.float64) for a in (index.rows_, self.queries.astype(np.float32)))
+        # Beside rows that are codes a query is two bytes a column, too, of which the second is 1/127 of the first.
+        allowed = 2e-3 if getattr(index, "row_bits", 32) == 0 else ALLOWED
         if hasattr(index, "query_above"):
             observed(self.found, f"query_above {when}", lambda: index.query_above(self.queries, number(self.rng)))
         for q, z, found in zip(queries, scores, ids, strict=True):
@@ -150,7 +152,7 @@ class IndexCase:
             if len(set(found[there])) != there.sum() or (z[~there] > -np.inf).any():
                 self.found.fault(f"{when}: query gives {found}")
             exact, most = rows[found[there]] @ q, np.abs(rows[found[there]]) @ np.abs(q)
-            if not (np.abs(z[there] - exact) <= ALLOWED * most + 1e-37).all():
+            if not (np.abs(z[there] - exact) <= allowed * most + 1e-37).all():
                 self.found.fault(f"{when}: scores {z[there][:3]}, where products are {exact[:3]}")
             if (np.diff(z[there]) > 0).any():
                 self.found.fault(f"{when}: scores {z[:5]} are not best first")

@@ -20,9 +20,9 @@ def data(seed, n=N):
     """Rows of which features name labels, two or three of twelve."""
     rng = np.random.default_rng(seed)
     P = [np.sort(rng.choice(12, rng.integers(2, 4), replace=False)) for _ in range(n)]
-    X = np.zeros((n, 20), np.float32)
+    X = np.zeros((n, 32), np.float32)
     for x, labels in zip(X, P, strict=True):
-        x[labels] = 1
+        x[20 + labels] = 1  # classes are no columns: else what a row has would come again
         x[12 + rng.integers(8)] = 1
     return sp.csr_array(X), indicator(P, 12)
 

@@ -261,6 +261,8 @@ def test_a_share_of_the_rows_is_held_out_of_every_model(kind, seed):
     X, y = labelled(seed, several=True)
     X, y = as_storage(X, "sparse")[1:], y[1:]
     model = clone(SEVERAL[kind]).set_params(random_state=seed, max_iter=4, early_stopping=True, n_iter_no_change=4)
+    if kind == "hybrid":  # a run after one that is too sure of itself has a ridge of 1 over all rows that are given
+        model.set_params(alpha=0.0)
     fraction = 0.1 if kind == "margin" else 0.25
     found = clone(model if kind == "margin" else model.set_params(validation_fraction=fraction)).fit(X, y)
     held = held_out(Labels(y.indptr.astype(np.int64), y.indices), fraction, np.random.RandomState(seed))

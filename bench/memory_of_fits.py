@@ -4,7 +4,7 @@ Ten shapes and each model: sparse rows of one label and of several, and dense ro
 `fit(max_memory=)` compares with its limit, added those that a fit had at its peak beyond what the process held before,
 the data included. A share above 1.1 breaks the promise.
 
-    python bench/bench_memory.py
+    python bench/memory_of_fits.py
 """
 
 import json
