@@ -15,6 +15,7 @@ import time
 import numpy as np
 import pytest
 from conftest import digits
+from race_index import recall
 from reference.exact_search import exact_search
 
 from manyclass import SphericalClusterIndex, _core
@@ -85,10 +86,6 @@ class Theirs:
 
 
 KINDS = {"ours": Ours, "faiss": Theirs}
-
-
-def recall(found, true):
-    return np.mean([len(np.intersect1d(a, b)) for a, b in zip(found, true, strict=True)]) / true.shape[1]
 
 
 def fewest_probes(find, Q, n_clusters, true, target):

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from bench_index import DATA, recall
 from conftest import digits
+from race_index import least
 from reference.exact_search import exact_search
 
 from manyclass import DecomposedIndex, SoftmaxClassifier, SphericalClusterIndex
@@ -101,17 +102,6 @@ def built(W, multiples, both):
         "faiss IVFFlat": [Inverted(W, c) for c in counts],
         "faiss HNSWFlat": [Graph(W)],
     }
-
-
-def least(one, Q, true, target):
-    """The smallest setting that reaches the recall, or None: by bisection, as recall grows with the setting."""
-    low, high = one.settings[0], one.settings[-1]
-    if recall(one.find(Q, high), true) < target:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if recall(one.find(Q, middle), true) >= target else (middle + 1, high)
-    return low
 
 
 def cost(one, Q, n):

@@ -197,7 +197,7 @@ def seconds(f, *given):
 
 
 def least(one, Q, true, target):
-    """The least effort that reaches the recall, by bisection, or None."""
+    """The smallest setting that reaches the recall, or None: by bisection, as recall grows with the setting."""
     low, high = one.settings[0], one.settings[-1]
     if recall(one.find(Q, high), true) < target:
         return None
@@ -279,7 +279,7 @@ def main():
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--clusters", type=int, help="as many as 2.3 sqrt(K) without it")
     parser.add_argument("--only", default="", help="indexes whose names have one of these words, by commas")
-    parser.add_argument("--rounds", type=int, help="move 1 %% of the rows so many times in place of a race")
+    parser.add_argument("--rounds", type=int, help="rounds that move 1 %% of the rows each, in place of a race")
     given = parser.parse_args()
     rng, n_queries = np.random.default_rng(0), N_TUNE + given.queries
     if given.set == "planted":

@@ -242,10 +242,10 @@ class Figures:
     SHARE_OF_RUNS: float = 0.45
     # Rows held out that want the scores of embeddings times less than this say that these are too sure of themselves.
     OVERCONFIDENT: float = 0.95
-    # Rows that want them times more than this say that they have learnt too little, and further runs make so many times
-    # the passes: esco-titles, where the first has 1.17 to 1.24, gains .015 nats and .4 points of accuracy (three
-    # seeds), agent-brand, where it has 1.07 to 1.17, gains .004 nats and loses .14 points. On bibtex and 20news, where
-    # it has .8 and 1.0, twice the passes lose .015.
+    # If they want these scores multiplied by more than UNDERTRAINED, the embeddings have learnt too little, and each
+    # further run makes MORE_PASSES times the passes. On esco-titles, whose factors are 1.17 to 1.24, that gains .015
+    # nats and .4 points of accuracy (three seeds, at a limit of 1.05); on agent-brand, whose factors are 1.07 to 1.17,
+    # .004 nats, and it loses .14 points. On bibtex and 20news, whose factors are .8 and 1.0, it loses .015 nats.
     UNDERTRAINED: float = 1.18
     MORE_PASSES: int = 2
     RANKED_LABELS: int = 5  # what ranks labels is compared by the mean of P@1 to P@RANKED_LABELS
