@@ -462,6 +462,7 @@ class Figures:
     USED_COLUMNS: tuple[int, int] = (1 << 22, 4)
     FITS_ANYWHERE: int = 256 << 20  # bytes for which the system is not asked what memory there is
 
+    BYTES_OF_CLASS: int = 24  # a label and its counts: 10**8 classes of 4 rows take 23 each by weights on pairs
     MOST_MEMORY: float = math.inf  # bytes of the machine's memory that a model may take
 
 

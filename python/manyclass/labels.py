@@ -10,6 +10,7 @@ by Python stays as it is.
 from __future__ import annotations
 
 import datetime
+import math
 import numbers
 import warnings
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
 from manyclass.checks import outer_level, shown
+from manyclass.figures import FIGURES
+from manyclass.memory import check_there_is_memory
 from manyclass.weights.arrays import Ids
 
 Unseen = Literal["drop", "error"]
@@ -215,6 +218,21 @@ def _narrow(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 # Sets of labels
+
+
+def check_classes(n: int, most_bytes: float = math.inf) -> None:
+    """Refuse a number of classes whose labels and counts alone take more than max_memory, or than there is."""
+    n_bytes = FIGURES.BYTES_OF_CLASS * n
+    if n_bytes > most_bytes:
+        raise ValueError(f"max_memory is {most_bytes / 1e6:.3g} MB; {n:,} classes take {n_bytes / 1e6:.3g} MB at least")
+    if n_bytes > FIGURES.FITS_ANYWHERE:
+        check_there_is_memory(n_bytes, f"{n:,} classes", "Leave out columns without a label", FIGURES.MOST_MEMORY)
+
+
+def column_numbers(n: int) -> NDArray[np.intp]:
+    """Return the labels of columns that have no names: their numbers, if there is memory for so many classes."""
+    check_classes(n)
+    return np.arange(n)
 
 
 def sorted_classes(

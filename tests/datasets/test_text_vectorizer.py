@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import re
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -272,3 +273,35 @@ def test_texts_that_are_none_are_refused():
 def test_a_missing_text_is_told_though_it_is_the_first_one(texts):
     with pytest.raises(TypeError, match=r"documents\[0\] is None; it must be a str"):
         SoftmaxClassifier().fit(texts, [0, 1, 1])
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("text", ["abcdefghijkl" * 17_000, "abcdefghi " * 20_000], ids=["one word", "words"])
+def test_parts_of_words_are_not_held_at_once(text):
+    vectorizer = TextVectorizer(analyzer="char_wb", max_n=5).fit(["some words", "and a bee"])
+    tracemalloc.start()
+    try:
+        vectorizer.transform([text])
+        assert tracemalloc.get_traced_memory()[1] < 60 * len(text)  # all parts take some 300 bytes a letter
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("analyzer", ["word", "char_wb"])
+def test_a_length_that_a_file_forges_changes_nothing(analyzer):
+    """Terms longer than those that are known are not made: with max_n of a million the work did not end."""
+    honest = TextVectorizer(analyzer=analyzer, max_n=3).fit(["ab ab cd", "abab de"])
+    forged = honest.fitted_parameters | {"max_n": 10**6}
+    forged = TextVectorizer.restored(forged, honest.vocabulary_, honest.idf_)
+    texts = ["ab" * 19_000, "ab " * 10_000]
+    assert (forged.transform(texts) != honest.transform(texts)).nnz == 0
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("analyzer", ["word", "char_wb"])
+def test_a_text_of_too_many_terms_is_refused_before_they_are_made(analyzer):
+    with pytest.raises(
+        ValueError, match=r"a text of 38000 letters, which may have \d+ terms with max_n=1000000; at most"
+    ):
+        TextVectorizer(analyzer=analyzer, max_n=10**6, n_hash=100).fit(["a", "ab " * 12_666 + "ab"])

@@ -21,6 +21,7 @@ from manyclass.datasets import Stream
 from manyclass.figures import FIGURES
 from manyclass.fitting import streams
 from manyclass.fitting.streams import fitted_in
+from manyclass.memory import memory_available
 from manyclass.weights.hashing import FeatureHash
 
 N, D, K = 600, 3000, 40
@@ -318,7 +319,7 @@ def test_a_model_that_the_machine_has_no_room_for_is_refused_before_any_work(mod
     several = sp.eye_array(40, format="csr", dtype=np.int8)
     model = with_figures(model, MOST_MEMORY=1e8)
     target = several if model.get_params()["solver"] == "adagrad" else y
-    message = r"2,000,000 features and 40 classes take 3\d\d MB .*, and 100 MB are available. .*'embedding'.*max_memory"
+    message = r"2,000,000 features and 40 classes by this model take 3\d\d MB, .*, and 100 MB .*'embedding'.*max_memory"
     with pytest.raises(MemoryError, match=message):
         model.fit(X, target)
     with pytest.raises(MemoryError, match=message):
@@ -338,19 +339,19 @@ def test_a_given_max_memory_and_small_models_are_not_measured_by_the_machine():
 
 
 def test_memory_available_is_the_least_of_the_machine_and_of_all_control_groups(tmp_path):
-    assert costs.memory_available(tmp_path) == np.inf  # a system that does not tell
+    assert memory_available(tmp_path) == np.inf  # a system that does not tell
 
     def write(name, text):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
 
     write("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    8000 kB\n")
-    assert costs.memory_available(tmp_path) == 8000 * 1024
+    assert memory_available(tmp_path) == 8000 * 1024
     write("proc/self/cgroup", "0::/user/b\n")
     write("sys/fs/cgroup/user/b/memory.max", "max\n")
     write("sys/fs/cgroup/user/b/memory.current", "1000\n")
-    assert costs.memory_available(tmp_path) == 8000 * 1024
+    assert memory_available(tmp_path) == 8000 * 1024
     write("sys/fs/cgroup/user/memory.max", "3000000\n")
     write("sys/fs/cgroup/user/memory.current", "3500000\n")
     write("sys/fs/cgroup/user/memory.stat", "inactive_file 600000\n")
-    assert costs.memory_available(tmp_path) == 100_000
+    assert memory_available(tmp_path) == 100_000

@@ -1,12 +1,15 @@
 """Columns that no row uses cost neither memory nor time, and nothing that users see differs from a model of all."""
 
+import re
 import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import figures_with
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
+from manyclass.cli import main
 from manyclass.weights.hashing import UsedColumns
 
 WIDE = 300_000_000
@@ -133,3 +136,49 @@ def test_damaged_columns_of_a_file_are_refused(rows, tmp_path):
         damaged.save(tmp_path / "m")
         with pytest.raises(ValueError, match="used_columns"):
             load(tmp_path / "m")
+
+
+N_CLASSES = 2**31 - 1
+WAYS = {
+    "fit": lambda X, Y, _: SoftmaxClassifier().fit(X, Y),
+    "margin": lambda X, Y, _: MarginClassifier().fit(X, Y),
+    "pairs": lambda X, Y, _: SoftmaxClassifier(model="pairs").fit(sp.csr_array(X), Y),
+    "lbfgs": lambda X, Y, _: SoftmaxClassifier(solver="lbfgs").fit(X, Y),
+    "partial_fit": lambda X, Y, _: SoftmaxClassifier().partial_fit(X, Y),
+    "stream": lambda X, Y, _: SoftmaxClassifier().fit([(X, Y)]),
+    "class_text": lambda X, Y, _: SoftmaxClassifier().fit(X, Y, class_text=([0, 1], X[:2])),
+    "a header": lambda X, Y, path: main(["fit", str(path), "--labels", "all", "--output", str(path) + ".m"]),
+    "a header, in parts": lambda X, Y, path: main(
+        ["fit", str(path), "--labels", "all", "--stream", "--output", str(path) + ".m"]
+    ),
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("way", WAYS)
+def test_columns_of_labels_are_counted_before_arrays_of_their_number(way, tmp_path, capsys):
+    """Four rows whose labels have 2**31 - 1 columns: the labels alone would take 17 GB."""
+    cells = (np.ones(4), np.array([0, 1, 2, N_CLASSES - 1]), np.arange(5))
+    X, Y = np.eye(4, dtype=np.float32), sp.csr_array(cells, shape=(4, N_CLASSES))
+    (tmp_path / "d").write_text(f"4 4 {N_CLASSES}\n0 0:1\n1 1:1\n2 2:1\n3 3:1\n")
+    message = r"2,147,483,647 classes take 51,540 MB, as predicted, and 1,000 MB are available"
+    tracemalloc.start()
+    try:
+        with figures_with(MOST_MEMORY=1e9):
+            if way.startswith("a header"):
+                assert WAYS[way](X, Y, tmp_path / "d") == 2
+                assert re.search(message, capsys.readouterr().err)
+            else:
+                with pytest.raises(MemoryError, match=message):
+                    WAYS[way](X, Y, None)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.quick
+def test_max_memory_counts_labels_that_no_row_has():
+    cells = (np.ones(4), np.array([0, 1, 2, 10**7 - 1]), np.arange(5))
+    X, Y = sp.csr_array(np.eye(4, dtype=np.float32)), sp.csr_array(cells, shape=(4, 10**7))
+    with pytest.raises(ValueError, match=r"max_memory is 50 MB; 10,000,000 classes take 240 MB at least"):
+        SoftmaxClassifier(model="pairs").fit(X, Y, max_memory="50MB")

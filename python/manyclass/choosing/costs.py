@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,11 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
 from manyclass.figures import FIGURES
+from manyclass.memory import check_there_is_memory
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, Labels, PairsPlan, PointsPlan
 from manyclass.weights.arrays import LINE, Doubles, Matrix, padded
 
 PAIR_BYTES = 16  # a class, a weight, its sum of squares and a count
-ROOT = Path("/")
 
 
 def visit_cost(facts: Facts, n_drawn: int | None) -> float:
@@ -188,44 +187,12 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
     rows = plan.embeddings[0] if isinstance(plan, HybridPlan) else plan
     if most_bytes < math.inf or isinstance(rows, PairsPlan):
         return
-    if (least := model_bytes(facts, rows)) > FIGURES.FITS_ANYWHERE and least > (
-        there := min(memory_available(), FIGURES.MOST_MEMORY)
-    ):
-        raise MemoryError(
-            f"{size} take {least / 1e6:,.0f} MB by this model, as predicted, and {there / 1e6:,.0f} MB are available. "
+    if (least := model_bytes(facts, rows)) > FIGURES.FITS_ANYWHERE:
+        remedy = (
             "Set model to 'embedding' with a dim that fits, or to 'pairs'; or set max_memory, by which models that are "
             "left open are chosen, and with which no more is asked of the machine than that"
         )
-
-
-def memory_available(root: Path = ROOT) -> float:
-    """Return the bytes that this process can still take, of the machine and of its control groups; inf if unknown.
-
-    Linux tells them in files below `root`, of control groups of version 2. Of a group the pages of files that it can
-    drop are available, too.
-    """
-    available = [1024 * _numbers(root / "proc/meminfo").get("MemAvailable", math.inf)]
-    paths = [line.removeprefix("0::/") for line in _lines(root / "proc/self/cgroup") if line.startswith("0::/")]
-    for group in (group for path in map(PurePosixPath, paths) for group in (path, *path.parents)):
-        folder = root / "sys/fs/cgroup" / group
-        most, used = ("".join(_lines(folder / f"memory.{name}")) or "max" for name in ("max", "current"))
-        if "max" not in (most, used):
-            available.append(float(most) - float(used) + _numbers(folder / "memory.stat").get("inactive_file", 0.0))
-    return max(0.0, min(available))
-
-
-def _lines(path: Path) -> list[str]:
-    """Return the lines of a file of the system; none where it has no such file."""
-    try:
-        return path.read_text("utf-8").splitlines()
-    except OSError:
-        return []
-
-
-def _numbers(path: Path) -> dict[str, float]:
-    """Return the numbers of a file that has a name and a number in each line."""
-    parts = (line.replace(":", " ").split() for line in _lines(path))
-    return {name: float(number) for name, number, *_ in (part for part in parts if len(part) > 1)}
+        check_there_is_memory(least, f"{size} by this model", remedy, FIGURES.MOST_MEMORY)
 
 
 def n_drawn(plan: PointsPlan) -> int | None:

@@ -30,7 +30,7 @@ from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameter
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES, Input, files_of
 from manyclass.datasets.stream import Records, as_classes, known_labels
-from manyclass.labels import as_labels, find_positions, sorted_classes
+from manyclass.labels import as_labels, column_numbers, find_positions, sorted_classes
 from manyclass.training.passes import keeping
 
 Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]
@@ -210,7 +210,7 @@ def _open_stream(args: FitArguments, model: Classifier) -> Training:
     if not several and stream.label_names is None and args.max_memory is None:
         return {"X": stream}, notes, vectorizer, None
     classes = files.labels_in(stream)
-    names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
+    names = column_numbers(stream.n_labels or 0) if stream.label_names is None else stream.label_names
     stream = stream.map(lambda X, y: (X, known_labels(classes, names, y).sorted_indices() if several else y))
     return {"X": stream, "classes": classes}, notes, vectorizer, None
 
@@ -366,7 +366,7 @@ def _learn_stream(args: LearnArguments, model: Classifier, path: str, expected: 
         model.partial_fit(((X, as_classes(model.classes_, y)) for X, y in stream), keep="best", **how)
         return
     for X, Y in stream:
-        names = np.arange(Y.shape[1]) if stream.label_names is None else stream.label_names
+        names = column_numbers(Y.shape[1]) if stream.label_names is None else stream.label_names
         _learn(model, Records(X, Y, names), how)
 
 

@@ -132,7 +132,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         RuntimeError
             If workers, the scheduler or the client are lost and training cannot go on; it is raised within 30 seconds.
         """
-        seconds = Watch.of(None, max_seconds).max_seconds
+        seconds = Watch.of(None, max_seconds).seconds_left
         return self._train(X, aligned(X, y, sample_weight, labels, groups), callback, seconds, Origin())
 
     def partial_fit(

@@ -37,7 +37,7 @@ from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import ROWS, Present, TableFile, open_tables
 from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import CACHE_SUFFIX, open_svmlight, open_xmc, read_cached, read_svmlight, read_xmc
-from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes, written
+from manyclass.labels import as_labels, column_numbers, find_positions, join_labels, sorted_classes, written
 
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
@@ -527,7 +527,7 @@ def read_records(form: str, source: Input, layout: Layout, *, cache: bool = Fals
         else:
             X, Y = read_cached(source, layout, source.path + CACHE_SUFFIX) if cache else read_xmc(source, layout)
         one_based = form == "xmc" and layout.zero_based is False
-        return Records(X, Y, np.arange(Y.shape[1]), one_based, source.name, form)
+        return Records(X, Y, column_numbers(Y.shape[1]), one_based, source.name, form)
     blocks: Any
     if form == "svmlight":
         blocks, zero_based = read_svmlight(source, layout)

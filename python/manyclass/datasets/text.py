@@ -7,7 +7,8 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -36,6 +37,8 @@ NO_TERM = (
     "analyzer='char_wb' parts of words"
 )
 MOST_HASHES = 2**31 - 1  # columns are int32
+STEP = 1 << 16  # terms that are held at once
+MOST_TERMS = 1 << 27  # of one text, which take a minute; 13 MB of text have half with parts of up to five letters
 # Parameters that are counts, and what stands for none.
 COUNTS = {"min_n": "", "max_n": "", "min_df": "", "min_length": "auto", "max_features": None, "n_hash": None}
 
@@ -192,11 +195,11 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         csr_array of shape (n_documents, n_columns_), float32
         """
         self.check_parameters()
-        texts = checked_documents(documents)
+        texts = self._checked(documents, self.max_n)
         if not texts:
             raise ValueError("documents is empty; there must be a text")
         self._see_first(texts)
-        counter = self._counter(min_df=self.min_df, max_features=self.max_features)
+        counter = self._counter(self.max_n, min_df=self.min_df, max_features=self.max_features)
         try:
             counts = counter.fit_transform(texts)
         except ValueError as error:
@@ -227,10 +230,10 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         n_having: Counter[Any] = Counter()  # how many texts have a term, or are hashed to a column
         n_times: Counter[Any] = Counter()  # how often a term occurs
         n_texts, counter = 0, None
-        for texts in filter(None, map(checked_documents, parts)):
+        for texts in filter(None, (self._checked(part, self.max_n) for part in parts)):
             if counter is None:
                 self._see_first(texts)
-                counter = self._counter()
+                counter = self._counter(self.max_n)
             n_texts += len(texts)
             try:
                 counts = counter.fit_transform(texts)
@@ -267,25 +270,38 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             If the texts are no list of str.
         """
         check_is_fitted(self, "idf_")
-        texts = checked_documents(documents)
+        texts = self._checked(documents, self._most_n)
         if not texts:
             return sparse.csr_array(np.zeros((0, self.n_columns_), np.float32))
         return self._weighted(self._fitted_counter.transform(texts))
 
-    def most_terms(self, text: str) -> int:
+    def most_terms(self, text: str, max_n: int | None = None) -> int:
         """Return how many terms a text may have at most, by its letters: none are made for this.
 
         Parameters
         ----------
         text : str
+        max_n : int, optional
+            The greatest length of a term; None: that of the longest that was kept.
 
         Returns
         -------
         int
         """
-        n_letters = len(text)
-        n_terms: int = n_letters * max(0, min(self.max_n, n_letters + 2) - self.min_n + 1)
+        n_letters, max_n = len(text), self._most_n if max_n is None else max_n
+        n_terms: int = n_letters * max(0, min(max_n, n_letters + 2) - self.min_n + 1)
         return n_terms if self.analyzer == "char_wb" else n_terms // 2
+
+    def _checked(self, documents: Iterable[str], max_n: int) -> list[str]:
+        """Return texts as a list, none of which may have too many terms."""
+        texts = checked_documents(documents)
+        longest = max(texts, key=len, default="")
+        if (n_terms := self.most_terms(longest, max_n)) > MOST_TERMS:
+            raise ValueError(
+                f"documents has a text of {len(longest)} letters, which may have {n_terms} terms with max_n={max_n}; "
+                f"at most {MOST_TERMS} are counted: cut it into several, or lower max_n"
+            )
+        return texts
 
     column_labels = None  # columns are terms, and no classes
 
@@ -396,31 +412,45 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         """Take terms and their weights as what is fitted."""
         self.vocabulary_, self.idf_ = np.asarray(list(terms), dtype=object), np.asarray(idf, dtype=np.float32)
         self.n_columns_ = self.idf_.size
-        self.__dict__.pop("_fitted_counter", None)  # of another fit
+        for name in ("_fitted_counter", "_most_n"):  # of another fit
+            self.__dict__.pop(name, None)
+
+    @lazy_property
+    def _most_n(self) -> int:
+        """The greatest length of a term that is known, whatever max_n a file has."""
+        terms = self.vocabulary_ if self.analyzer == "char_wb" else map(str.split, self.vocabulary_)
+        most: int = self.max_n if self.n_hash else max(self.min_n, min(self.max_n, max(map(len, terms), default=0)))
+        return most
 
     @lazy_property
     def _fitted_counter(self) -> Any:
         """The counter of the terms that are fitted."""
-        return self._counter(vocabulary={term: column for column, term in enumerate(self.vocabulary_)})
+        return self._counter(self._most_n, vocabulary={term: column for column, term in enumerate(self.vocabulary_)})
 
-    def _counter(self, **limits: Any) -> Any:
+    def _counter(self, max_n: int, **limits: Any) -> Any:
         """scikit-learn's counter of terms within limits: a vocabulary, or rules for what it finds in its fit."""
         # Imported here because it takes a tenth of a second that those without texts need not spend.
         from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
-        shared: dict[str, Any] = {
-            "analyzer": self.analyzer,
-            "ngram_range": (self.min_n, self.max_n),
-            "lowercase": self.lowercase,
-            "dtype": np.float32,
-        }
-        if self.words == "unicode":
-            shared["preprocessor"] = _folded if self.lowercase else _composed
-        if self.analyzer == "word":
-            shared |= {"tokenizer": word_finder(self.min_length_, self.words), "token_pattern": None}
+        shared: dict[str, Any] = {"analyzer": partial(self._terms, max_n), "dtype": np.float32}
         if self.n_hash is not None:
             return HashingVectorizer(n_features=self.n_hash, norm=None, alternate_sign=False, **shared)
         return CountVectorizer(**shared, **limits)
+
+    def _terms(self, max_n: int, text: str) -> Iterable[str]:
+        """Yield the terms of a text, few of which are held at once: all of them take a hundred times its bytes."""
+        if self.lowercase:
+            text = _folded(text) if self.words == "unicode" else text.lower()
+        elif self.words == "unicode":
+            text = _composed(text)
+        if self.analyzer == "word":
+            words = word_finder(self.min_length_, self.words)(text)
+            lengths = range(max(2, self.min_n), min(max_n, len(words)) + 1)
+            runs = (" ".join(words[i : i + n]) for n in lengths for i in range(len(words) - n + 1))
+            return chain(words, runs) if self.min_n == 1 else runs
+        step, padded = max(1, STEP // max_n), (f" {word} " for word in text.split())
+        places = ((word, first) for word in padded for first in range(0, len(word), step))
+        return chain.from_iterable(_parts(word, first, first + step, self.min_n, max_n) for word, first in places)
 
     def _see_first(self, texts: Sequence[str]) -> None:
         """Find the least length of a word, and warn of scripts without blanks."""
@@ -457,6 +487,13 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     def __getstate__(self) -> dict[str, Any]:
         """For copies and joblib: without the counter, which the vocabulary makes again."""
         return {name: value for name, value in super().__getstate__().items() if name != "_fitted_counter"}
+
+
+def _parts(word: str, first: int, end: int, min_n: int, max_n: int) -> list[str]:
+    """Return the parts of a word that begin in [first, end); a word that is shorter than a part is one."""
+    n_letters = len(word)
+    lengths = range(min_n, max(min_n, min(max_n, n_letters)) + 1)
+    return [word[i : i + n] for n in lengths for i in range(first, min(end, max(1, n_letters - n + 1)))]
 
 
 def _composed(text: str) -> str:

@@ -78,7 +78,6 @@ size given as a number, shuffle=False, a sampler that does not count frequencies
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -150,6 +149,7 @@ def fit(planner: Planner, state: State | None, data: Rows, options: Mapping[str,
         For what `fit` of an estimator documents.
     """
     eval_set, checkpoint = options.get("eval_set"), options.get("checkpoint")
+    watch = Watch.of(options.get("callback"), options.get("max_seconds"))
     if eval_set is not None and not planner.parameters["early_stopping"]:
         raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
     if eval_set is not None and checkpoint is not None:
@@ -160,22 +160,21 @@ def fit(planner: Planner, state: State | None, data: Rows, options: Mapping[str,
     if is_stream(X, y):
         more = {name: options.get(name) for name in ("groups", "callback", "checkpoint")}
         refuse(FOR_ARRAYS, sample_weight=sample_weight, **beside, **more)
-        return fit_stream(planner, X, options)
+        return fit_stream(planner, X, options, watch.until)
     refuse(FOR_STREAMS, classes=options.get("classes"))
-    checkpoints, most_bytes = None, math.inf
     if {"checkpoint", "every", "resume"} & options.keys():
         checkpoints = Checkpoints.of(checkpoint, options.get("every", EVERY), options.get("resume", False))
+        watch = replace(watch, checkpoints=checkpoints, may_retry=watch.may_retry and checkpoints is None)
     if options.get("max_memory") is not None:
-        most_bytes = bytes_of("max_memory", options["max_memory"])
-    watch = Watch.of(options.get("callback"), options.get("max_seconds"), checkpoints=checkpoints, max_bytes=most_bytes)
-    points, encoder = _points_of_fit(planner, state, data, options)
+        watch = replace(watch, max_bytes=bytes_of("max_memory", options["max_memory"]))
+    points, encoder = _points_of_fit(planner, state, data, options, watch.max_bytes)
     start, arrays = None, (beside["coef_init"], beside["intercept_init"])
     if any(array is not None for array in arrays):  # a closed form is that of the softmax
         shape, fit_intercept = (points.n_classes, points.x.shape[1]), planner.parameters["fit_intercept"]
         start = asked_start(*arrays, shape, fit_intercept=fit_intercept, has_closed_form=planner.has_grid)
     evaluated = None if eval_set is None else evaluated_rows(planner.caller, points, encoder, eval_set)
     first = First(state and with_columns_of(state, points), start, beside["candidates"], evaluated)
-    if checkpoints is not None:
+    if watch.checkpoints is not None:
         planner = _with_seed(planner, watch, points, beside)
     return replace(planner.labelled(*fit_runs(planner, points, watch, first)), encoder=encoder)
 
@@ -184,7 +183,7 @@ def _with_seed(planner: Planner, watch: Watch, points: Points, beside: Mapping[s
     """Return the planner with the seed of the checkpoints of a fit, which are told its data and other arguments."""
     assert watch.checkpoints is not None
     labels = np.concatenate([points.labels.indptr, points.labels.ids])
-    is_limited = bool(np.isfinite(watch.max_seconds))  # by which "auto" tries less
+    is_limited = bool(np.isfinite(watch.until))  # by which "auto" tries less
     arguments: dict[str, Any] = {"X": points.x, "y": labels, "limit of seconds": is_limited, "classes": points.classes}
     arguments |= {"sample_weight": points.weights} | ({} if points.groups is None else {"groups": points.groups})
     arguments |= {name: None if value is None else np.asarray(value) for name, value in beside.items()}
@@ -192,7 +191,7 @@ def _with_seed(planner: Planner, watch: Watch, points: Points, beside: Mapping[s
 
 
 def _points_of_fit(
-    planner: Planner, state: State | None, data: Rows, options: Mapping[str, Any]
+    planner: Planner, state: State | None, data: Rows, options: Mapping[str, Any], most_bytes: float
 ) -> tuple[Points, Encoder | None]:
     """Return the points of a fit to arrays, and what has made rows of raw inputs."""
     n_texts, class_text, vectorizer = 0, options.get("class_text"), options.get("vectorizer")
@@ -207,9 +206,9 @@ def _points_of_fit(
         (X, y, sample_weight, groups), encoder = encoded(raw_rows, vectorizer, before)
     # Callbacks and first weights have all columns.
     all_columns = any(options.get(name) is not None for name in ("callback", "coef_init", "intercept_init"))
-    points = planner.points(
-        X, y, sample_weight, encoder=encoder, state=state, all_columns=all_columns or encoder is not None
-    )
+    all_columns = all_columns or encoder is not None
+    more: Any = {"encoder": encoder, "state": state, "all_columns": all_columns, "most_bytes": most_bytes}
+    points = planner.points(X, y, sample_weight, **more)
     points = grouped(points, groups, points.n_given - n_texts, by_user=options.get("groups") is None)
     if n_texts:  # but for those of classes whose weight is 0
         rows = np.arange(points.n_given) if points.rows is None else points.rows
@@ -222,7 +221,7 @@ def _points_of_fit(
 # Streams
 
 
-def fit_stream(planner: Planner, X: Any, options: Mapping[str, Any]) -> State:
+def fit_stream(planner: Planner, X: Any, options: Mapping[str, Any], until: float) -> State:
     """Return the state of a model fitted to a stream.
 
     Parameters
@@ -251,13 +250,12 @@ def fit_stream(planner: Planner, X: Any, options: Mapping[str, Any]) -> State:
     if once:
         parameters = parameters.changed(max_iter=1)
     averages = parameters["max_iter"] != 1 and _averaging(parameters["solver"], "suffix") not in ("none", "auto")
-    max_seconds = Watch.of(None, options.get("max_seconds")).max_seconds
     bounded = within_memory(parameters, None, X, classes, options.get("max_memory"), copies=3 if averages else 2)
     carried = None
     if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
         carried = _core.CarriedRows(rows_of_stream(X), 1 + (parameters.get("noise", "gumbel") != "gumbel"))
     planner = replace(planner, parameters=parameters)
-    state = _StreamFit(planner, bounded, carried, classes, vectorizer).run(max_seconds)
+    state = _StreamFit(planner, bounded, carried, classes, vectorizer).run(until)
     return state if encoder is None else replace(state, encoder=encoder)
 
 
@@ -288,7 +286,7 @@ class _StreamFit:
         self._state: State | None = None
         self._mean: Weights | None = None
 
-    def run(self, max_seconds: float) -> State:
+    def run(self, until: float) -> State:
         """Make the passes, and return the model."""
         n_rows, curve = rows_of_stream(self._bounded.stream), list[float]()
         with closing(progress_bar(n_rows, unit="row", shown=bool(self._planner.parameters["verbose"]))) as bar:
@@ -303,7 +301,7 @@ class _StreamFit:
                 bar.total = n_rows * self._n_passes
                 return state
 
-            training = PartByPart(self._bounded, step, bar, max_seconds)
+            training = PartByPart(self._bounded, step, bar, until)
             while len(curve) < self._n_passes:
                 loss = training.make_pass(len(curve))
                 if training.ended:
@@ -604,8 +602,9 @@ class SharedOptions(TypedDict, total=False):
     callback : callable, default=None
         Called with a `TrainingState` after each pass; it returns True to stop.
     max_seconds : float, default=None
-        Seconds after which training stops, even within a pass; those of callbacks do not count. A warning says
-        where it stopped, and the model is the one reached so far.
+        Seconds after which training stops, even within a pass; what comes before, such as rows made of texts, counts,
+        and callbacks within a training do not. A warning says where it stopped, and the model is the one reached so
+        far; what makes it whole then takes a few hundredths of a second, or a twentieth of a pass.
     keep : {"best"} or None, default=None
         What Ctrl-C leaves. None: it raises KeyboardInterrupt, and the model is as before. "best": fit ends with the
         best model reached so far, of a stream that of the whole parts so far, and a warning says where; before there is

@@ -417,8 +417,8 @@ class _Runs:
         self._planner, self._watch, self._first = planner, watch, first
         parameters = self._parameters = planner.parameters
         self._n_models = 1 if parameters.is_auto("n_models") else parameters["n_models"]
-        self._begin, self._n_left = time.perf_counter(), n_rounds * self._n_models
         self.n_threads, self.ended = n_threads_from(parameters["n_jobs"]), False
+        self._n_left = n_rounds * self._n_models
         most = np.iinfo(np.int32).max
         self._seeds = fork(parameters["random_state"]).randint(0, most, size=self._n_models - 1).tolist()
 
@@ -454,11 +454,10 @@ class _Runs:
         if "validation_fraction" in planner.parameters and not planner.parameters["early_stopping"]:
             # That of calibration has no effect on a run.
             planner = planner.changed(validation_fraction=FIGURES.VALIDATION)
-        passed = time.perf_counter() - self._begin
-        seconds = max(0.0, self._watch.max_seconds - passed) / max(1, self._n_left)
+        until = time.perf_counter() + self._watch.seconds_left / max(1, self._n_left)
         self._n_left -= 1
         heading = f"model {number + 1}/{self._n_models}, " if self._n_models > 1 else ""
-        watch = replace(self._watch, max_seconds=seconds, heading=heading)
+        watch = replace(self._watch, until=until, heading=heading)
         if (callback := watch.callback) is not None:
 
             def call(state: Any) -> bool:

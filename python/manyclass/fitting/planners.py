@@ -88,7 +88,7 @@ class SoftmaxPlanner(Planner):
             self.parameters,
             self.check(),
             facts,
-            timed=bool(np.isfinite(watch.max_seconds)),
+            timed=bool(np.isfinite(watch.until)),
             candidates=first.heads is not None,
             started=first.start is not None,
             most_bytes=watch.max_bytes,

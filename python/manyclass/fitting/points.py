@@ -20,7 +20,9 @@ from manyclass.figures import FIGURES
 from manyclass.labels import (
     BINARIZER,
     as_labels,
+    check_classes,
     check_targets,
+    column_numbers,
     find_positions,
     group_ids,
     join_labels,
@@ -184,7 +186,7 @@ def _with_labels(y: Any, labels: Any) -> Any:
             pair = f"class_text has {shown(labels_of_texts[0])}, y has {shown(labels_of_rows[0])}"
             raise ValueError(f"{pair}; both must be of one kind")
         return np.concatenate([labels_of_rows, labels_of_texts])
-    columns = as_labels(y.columns) if hasattr(y, "columns") else np.arange(np.shape(y)[1])
+    columns = as_labels(y.columns) if hasattr(y, "columns") else column_numbers(np.shape(y)[1])
     order = np.argsort(columns)
     positions = find_positions(as_labels(labels), columns[order], "class_text")
     if positions.min(initial=0) < 0:
@@ -366,6 +368,7 @@ def points_of(
     encoder: Encoder | None = None,
     state: State | None = None,
     all_columns: bool = True,
+    most_bytes: float = np.inf,
 ) -> Points:
     """Check the data of a training.
 
@@ -389,6 +392,8 @@ def points_of(
         The model that a warm start begins at.
     all_columns : bool, default=True
         Whether each column of X has weights, or only those that rows use where these are few and have no names.
+    most_bytes : float, default=inf
+        What max_memory allows the columns of y.
 
     Raises
     ------
@@ -397,15 +402,18 @@ def points_of(
     """
     check_targets(y, several=several)
     indicator = several and is_indicator(y)
+    if indicator:
+        check_classes(np.shape(y)[1], most_bytes)
+    there = None if known is None else known.classes
     has_names = indicator and hasattr(y, "columns")
     if has_names:
-        y, names = by_name(y, None if known is None else known.classes)
+        y, names = by_name(y, there)
     if y is None:
         raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
     x, features, hashing = _rows_to_train(caller, X, known, state, all_columns)
     n_given: int = x.shape[0]
     y = y if indicator else labels_to_fit(y, n_given)
-    weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
+    weights = raw_weights(sample_weight, n_given)
     labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
     labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there, is_part)
     if has_names and there is None:

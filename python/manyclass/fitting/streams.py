@@ -100,7 +100,7 @@ from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
 from manyclass.figures import FIGURES
-from manyclass.labels import as_labels, find_positions, sorted_classes
+from manyclass.labels import as_labels, column_numbers, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.passes import Progress, keeping, progress_bar, warn_interrupted, warn_of_clock
@@ -182,8 +182,8 @@ class PartByPart:
     step : callable
         Trains on a part, whose rows have these numbers, and returns the state that it reached.
     bar : Progress
-    max_seconds : float
-        Training ends after the part in which they are over.
+    until : float
+        Training ends after the part in which it is this time.
 
     Attributes
     ----------
@@ -195,9 +195,9 @@ class PartByPart:
         What stands before the progress; a step may set it.
     """
 
-    def __init__(self, bounded: Bounded, step: Step, bar: Progress, max_seconds: float = np.inf) -> None:
+    def __init__(self, bounded: Bounded, step: Step, bar: Progress, until: float = np.inf) -> None:
         self._bounded, self._step, self._bar = bounded, step, bar
-        self._begin, self._max_seconds = time.perf_counter(), max_seconds
+        self._begin, self._until = time.perf_counter(), until
         self.ended, self.n_visits, self.heading, self._place = False, 0, "", 0
 
     def make_pass(self, n_pass: int = 0) -> float:
@@ -206,7 +206,7 @@ class PartByPart:
         n_rows: list[int] = []
         try:
             for place, part, numbers in parts_of(self._bounded.stream, n_pass):
-                if self.n_visits and time.perf_counter() - self._begin >= self._max_seconds:
+                if self.n_visits and time.perf_counter() >= self._until:
                     self.ended = True
                     warn_of_clock(self._in_words())
                     break
@@ -324,7 +324,7 @@ def _labels(state: State | None, classes: ArrayLike | None, X: Stream) -> NDArra
     if classes is not None:
         return sorted_classes(as_labels(classes), known, "classes")[0]
     if X.n_labels is not None and (known is None or known.dtype.kind in "iu"):  # else names were given to the numbers
-        return None if known is None else sorted_classes(np.arange(X.n_labels), known)[0]
+        return None if known is None else sorted_classes(column_numbers(X.n_labels), known)[0]
     if known is None:
         raise ValueError("max_memory needs to know the classes before they come; name them all by classes=")
     return known

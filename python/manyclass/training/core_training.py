@@ -11,6 +11,7 @@ the loss itself (Jensen), most where a model is sure of wrong classes. So it may
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -123,14 +124,16 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
 
 @dataclass(frozen=True)
 class Watch:
-    """The user's callback, limits of seconds and of a model's bytes, points held out for early stopping.
+    """The user's callback, limits of time and of a model's bytes, points held out for early stopping.
+
+    Training ends at `until`, by `time.perf_counter`.
 
     `heading` stands before the progress that is shown; `checkpoints` of this fit are written. A smaller step size may
     be tried (`may_retry`) only where nothing of these looks on, for a second training would not be what it sees.
     """
 
     callback: Callback | None = None
-    max_seconds: float = np.inf
+    until: float = np.inf
     max_bytes: float = np.inf
     validation: Validation | None = None
     heading: str = ""
@@ -138,12 +141,17 @@ class Watch:
     may_retry: bool = False
 
     @classmethod
-    def of(cls, callback: Callback | None, max_seconds: float | None, **more: Any) -> Watch:
+    def of(cls, callback: Callback | None, max_seconds: float | None) -> Watch:
         """Return what `fit` was given; raise ValueError for a time below 0."""
         if max_seconds is None:
-            return cls(callback, may_retry=callback is None and more.get("checkpoints") is None, **more)
+            return cls(callback, may_retry=callback is None)
         check_number("max_seconds", max_seconds, low=0)
-        return cls(callback, float(max_seconds), **more)
+        return cls(callback, time.perf_counter() + max_seconds)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until training ends."""
+        return max(0.0, self.until - time.perf_counter())
 
     def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
         """Return the checkpoints of the next training, which is made as the plan says."""
@@ -292,7 +300,7 @@ class CoreTraining(ABC):
             watch.callback,
             max_iter=plan.max_iter,
             verbose=bool(plan.verbose),
-            max_seconds=watch.max_seconds,
+            max_seconds=watch.seconds_left,
             heading=watch.heading,
             stage=watch.stage(plan),
             warns=False,

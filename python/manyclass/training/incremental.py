@@ -24,7 +24,6 @@ training scales features, new ones get the scale that all sparse ones share, or 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -506,7 +505,7 @@ class Terms:
 
         A term whose scale is 0 has no scores to go on from, and stays out.
         """
-        begin, curves, counts = time.perf_counter(), list[list[float]](), before.counts_with(self.points)
+        curves, counts = list[list[float]](), before.counts_with(self.points)
         plans = [plan for plan in self.plans if scales[isinstance(plan, BatchesPlan)] != 0]
         if len(plans) > 1:
             points = replace(points, x=as_csr(points.x))
@@ -515,8 +514,7 @@ class Terms:
             alone = weights.pairs_alone if on_pairs else weights.rows_alone
             fit: Any = fit_pairs if on_pairs else fit_batches
             earlier = EarlierModel(alone, counts, before.n_visits, before.goes_on, squares)
-            seconds_left = max(0.0, self.watch.max_seconds - (time.perf_counter() - begin))
-            curves.append(fit(plan, points, replace(self.watch, max_seconds=seconds_left), earlier).curve)
+            curves.append(fit(plan, points, self.watch, earlier).curve)
             if len(curves[-1]) < plan.max_iter:
                 break
         return curves[0] if curves else []

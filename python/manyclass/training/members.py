@@ -234,7 +234,7 @@ class _Training:
 
     def __init__(self, plan: PairsPlan | BatchesPlan | HybridPlan, split: Split, watch: Watch) -> None:
         self._plan, self._split, self._watch = plan, split, watch
-        self._begin, self.in_order = time.perf_counter(), list[Member]()
+        self.in_order = list[Member]()
         self._loss = blend.DECOUPLED if isinstance(plan, HybridPlan) else blend.MEAN_LOG_LOSS
         n_terms = len(plan.members) + 4 if isinstance(plan, HybridPlan) else 1
         self._scored = blend.fewer_rows(split.scored, split.points.n_classes, n_terms)
@@ -324,7 +324,7 @@ class _Training:
         return is_over or is_hopeless or trained.complete
 
     def _watch_of(self, name: str) -> Watch:
-        """Return what looks on while a member is trained, in what time is left."""
+        """Return what looks on while a member is trained."""
         watch, plan = self._watch, self._plan
         if not isinstance(plan, HybridPlan):
             return watch
@@ -333,8 +333,7 @@ class _Training:
             validation.is_scaled = True
             if name != next(iter(plan.members)):
                 validation = Validation(validation.n_iter_no_change, validation.rows, is_scaled=True)
-        seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - self._begin))
-        return replace(watch, heading=name, max_seconds=seconds_left, validation=validation)
+        return replace(watch, heading=name, validation=validation)
 
 
 def _fit_linear(plan: PointsPlan, points: Points, watch: Watch) -> Trained:
