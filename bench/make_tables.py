@@ -14,68 +14,37 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from comparisons import (
+    BENCH,
+    MISSING,
+    Columns,
+    beside,
+    beside_published,
+    filled,
+    in_columns,
+    known,
+    listed,
+    markdown,
+    means,
+    members_alone,
+    over_seeds,
+    read,
+    reading,
+)
 
 from manyclass.figures import FIGURES
 from manyclass.papers import published
 
-BENCH = Path(__file__).resolve().parent
 PAGES = (BENCH / "README.md", BENCH.parent / "README.md", *sorted((BENCH / "figures").glob("*.md")))
-MISSING, NEVER = "-", "never"  # what a cell says that was not measured, or did not come about
+NEVER = "never"  # what a cell says that did not come about
 LOSSES = ("train", "test")
 LEAST_NATS = 0.002  # that a table of halved and doubled numbers tells
-OURS = ("SoftmaxClassifier", "MarginClassifier")
-CLOSED_FORMS = ("prior", "naive Bayes", "centroids", "counts", "nearest rows")  # of bench_quality.py: no packages
-
-Columns = Mapping[str, str]  # headers, and the formats of their cells
-
-
-class Several(list[str]):
-    """The figures of several seeds or cut-offs: their mean in a numeric format, else joined by the format itself."""
-
-    def __format__(self, spec: str) -> str:
-        return format(pd.to_numeric(pd.Series(self)).mean(), spec) if spec.endswith("f") else spec.join(self)
-
-
-def read(*files: str, **where: Any) -> pd.DataFrame:
-    """The measurements of some files that have these values."""
-    lines = [line for file in files for line in (BENCH / f"results/{file}.jsonl").read_text("utf-8").splitlines()]
-    rows = [json.loads(line, parse_float=str) for line in lines]
-    for row in rows:  # a curve is a list of lists
-        lists = {key: v for key, v in row.items() if isinstance(v, list) and not isinstance(v[0], list)}
-        row |= {key: Several(map(str, v)) for key, v in lists.items()}
-    return pd.DataFrame([row for row in rows if where.items() <= row.items()], dtype=object)
-
-
-def filled(form: str, row: Mapping[str, Any]) -> str:
-    try:
-        return form.format(**row)
-    except KeyError:
-        return MISSING
-
-
-def markdown(cells: pd.DataFrame) -> list[str]:
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (cells.columns, *cells.to_numpy())]
-    return [lines[0], "|" + "---|" * len(cells.columns), *lines[1:]]
-
-
-def known(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows without what was not measured."""
-    return [{str(key): value for key, value in row.dropna().items()} for _, row in rows.iterrows()]
-
-
-def in_columns(rows: pd.DataFrame, columns: Columns) -> list[str]:
-    """A row for each measurement."""
-    return markdown(pd.DataFrame([{name: filled(form, row) for name, form in columns.items()} for row in known(rows)]))
-
-
-def listed(file: str, columns: Columns) -> list[str]:
-    return in_columns(read(file), columns)
 
 
 def crossed(*files: str, down: str, across: str, cell: str, **where: Any) -> list[str]:
@@ -98,60 +67,6 @@ def tallied(file: str, down: tuple[str, ...], across: str, outcome: str) -> list
     parts = [r.groupby([*down, across], sort=False)[outcome].agg(counted) for r in (rows, everything)]
     table = pd.concat(parts).unstack(sort=False).reindex(columns=rows[across].unique())
     return markdown(table.fillna(MISSING).reset_index())
-
-
-def means(rows: pd.DataFrame) -> pd.DataFrame:
-    """The means over the seeds of each data set and model, in order of mention; of lists by place."""
-
-    def mean(values: pd.Series) -> Any:
-        values = values.dropna()
-        if not len(values):
-            return None
-        if isinstance(values.iloc[0], Several):
-            places = pd.DataFrame(values.tolist()).apply(pd.to_numeric).mean()
-            return Several(f"{place:.1f}" for place in places)
-        numbers = pd.to_numeric(values, errors="coerce")
-        return values.iloc[0] if numbers.isna().any() else numbers.mean()
-
-    groups = rows.groupby(["data", "model"], sort=False)
-    found = pd.DataFrame([{"seeds": len(group)} | group.agg(mean).to_dict() for _, group in groups], dtype=object)
-    order = {name: at for at, name in enumerate(rows["model"].unique())}
-    order_of_data = {name: at for at, name in enumerate(rows["data"].unique())}
-    return found.sort_values(["data", "model"], key=lambda of: of.map(order_of_data if of.name == "data" else order))
-
-
-def over_seeds(columns: Columns, labels: str, **where: Any) -> list[str]:
-    return in_columns(means(read("quality", labels=labels, **where)), columns)
-
-
-def members_alone(columns: Columns) -> list[str]:
-    """Fits with nothing set, and each kind of their members alone where these were fitted."""
-    rows = read("quality", labels="first").loc[lambda rows: rows["model"].str.startswith(OURS)]
-    return in_columns(means(rows[rows["data"].isin(rows.loc[rows["model"] == "MarginClassifier()", "data"])]), columns)
-
-
-def beside(columns: Columns, labels: str, figure: str, sign: int = 1, data: Iterable[str] = ()) -> list[str]:
-    """A row for each data set: our model of least figure (largest, with -1) and, as "best_", the best of the others.
-
-    `mark` and `best_mark` are the asterisks around the better of the two.
-    """
-    rows = means(read("quality", labels=labels))
-    of_data = rows["data"].isin(list(data) or rows["data"].unique()) & ~rows["model"].isin(CLOSED_FORMS)
-    rows = rows[of_data & rows[figure].notna()]
-
-    def value(row: Mapping[str, Any]) -> list[float]:  # of P@1 that are the same the next places decide
-        found = row[figure]
-        return [sign * float(one) for one in (found if isinstance(found, Several) else [f"{found:.6f}"])]
-
-    found = []
-    for name, here in rows.groupby("data", sort=False):
-        ordered = sorted(known(here), key=value)
-        ours = next((row for row in ordered if row["model"].endswith("()")), {})
-        best = next((row for row in ordered if not row["model"].startswith(OURS)), {})
-        wins = not best or (bool(ours) and value(ours) <= value(best))
-        marks = {"mark": "**" if wins else "", "best_mark": "" if wins else "**"}
-        found.append({"data": name} | {f"best_{key}": one for key, one in best.items()} | ours | marks)
-    return in_columns(pd.DataFrame(found, dtype=object), columns)
 
 
 def left_out(file: str) -> list[str]:
@@ -249,6 +164,7 @@ def defined_in(paper: str) -> list[str]:
 
 by_solver = partial(crossed, "zero_line", "race", down="data", across="solver", cell="{nats}")
 
+FIGURES_OF = "{{{0}_model}}: {1}{{{0}_log_loss:.3f}}{1}, {{{0}_accuracy:.1f}}%, {2}{{{0}_cpu_s:.1f}}s{2}"
 BESIDE = {
     "data": "{data}",
     "log-loss (accuracy)": "{mark}{log_loss:.3f}{mark} ({accuracy:.1f} %)",
@@ -257,7 +173,36 @@ BESIDE = {
     "its log-loss (accuracy)": "{best_mark}{best_log_loss:.3f}{best_mark} ({best_accuracy:.1f} %)",
     "its CPU s": "{best_cpu_s:.1f}",
 }
-ON_THE_FRONT = ("bibtex", "20news", "omniglot", "eurlex57k", "yso-en", "gloss-word")
+ON_THE_FRONT = {
+    "bibtex": "146 tags",
+    "20news": "20 groups",
+    "omniglot": "1,623 characters",
+    "eurlex57k": "1,809 subjects",
+    "yso-en": "26,091 subjects",
+    "gloss-word": "189,624 words",
+}
+FRONT = {
+    "data": "{data}: {classes}",
+    "`SoftmaxClassifier()`": "{mark}{log_loss:.3f}{mark}, {accuracy:.1f}%, {cpu_s:.1f}s",
+    "best other": FIGURES_OF.format("best", "{best_mark}", ""),
+    "fastest other": FIGURES_OF.format("fast", "", "{fast_mark}"),
+}
+NAMED = {
+    "data": "{data}",
+    "accuracy, hit@10": "{mark}{accuracy:.1f}{mark}, {hit_10:.1f} %",
+    "CPU s": "{cpu_s:.1f}",
+    "best of them": "{best_model}",
+    "its accuracy, hit@10": "{best_mark}{best_accuracy:.1f}{best_mark}, {best_hit_10:.1f} %",
+    "its CPU s": "{best_cpu_s:.1f}",
+}
+RANKS = {
+    "data": "{data}",
+    "P@1/3/5": "{p:/}",
+    "CPU s": "{cpu_s:.1f}",
+    "best package": "{best_model}",
+    "its P@1/3/5": "{best_p:/}",
+    "its CPU s": "{best_cpu_s:.1f}",
+}
 
 NEXT_ITEMS = {"hit@10": "{hit_10:0<6}", "nDCG@10": "{ndcg_10:0<6}", "accuracy": "{accuracy:0<6}"}
 NEXT_ITEMS |= {"log-loss": "{log_loss:0<5}", "CPU s": "{cpu_s}", "ms a row": "{predict_ms}", "peak MB": "{peak_mb}"}
@@ -265,7 +210,13 @@ RANKED = {"model": "{model}", "log-loss": "{log_loss:.3f}", "P@1/3/5": "{p:/}", 
 COSTS = {"CPU s": "{cpu_s:.1f}", "ms a row": "{predict_ms:.2f}", "peak MB": "{peak_mb:.0f}", "MB": "{mb:.1f}"}
 
 TABLES: dict[str, Callable[[], list[str]]] = {
-    "headline": partial(beside, BESIDE, "first", "log_loss", data=ON_THE_FRONT),
+    "headline": partial(beside, FRONT, "first", "log_loss", data=ON_THE_FRONT),
+    "reading": reading,
+    "published": beside_published,
+    "beside_scikit_learn": partial(beside, BESIDE, "first", "log_loss", peers="scikit-learn"),
+    "beside_fasttext": partial(beside, BESIDE, "first", "log_loss", peers="fastText"),
+    "beside_trees": partial(beside, NAMED, "first", "accuracy", -1, peers=("omikuji", "napkinXC")),
+    "beside_trees_all": partial(beside, RANKS, "all", "p", -1, peers=("omikuji", "napkinXC")),
     "many_labels": partial(
         listed,
         "many_labels",
@@ -346,21 +297,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         },
     ),
     "quality_beside": partial(beside, BESIDE, "first", "log_loss"),
-    "quality_all_beside": partial(
-        beside,
-        {
-            "data": "{data}",
-            "best of ours": "{model}",
-            "P@1/3/5": "{p:/}",
-            "CPU s": "{cpu_s:.1f}",
-            "best package": "{best_model}",
-            "its P@1/3/5": "{best_p:/}",
-            "its CPU s": "{best_cpu_s:.1f}",
-        },
-        "all",
-        "p",
-        -1,
-    ),
+    "quality_all_beside": partial(beside, RANKS, "all", "p", -1),
     "quality_first": partial(
         over_seeds,
         {

@@ -49,21 +49,12 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {
-    "index": [],
-    "auto_guides/*": [],  # their code is wide; the next guide is linked at the end of each
-    "reference/parts": [],
-    "choose": [],
-    "auto": [],
-    "other_packages": [],
-    "annif": [],
-    "command_line": [],
-    "method": [],
-    "experiments": [],
-    "papers": [],
-    "add_a_part": [],
-    "pictures": [],
-}
+# Without a list of pages at the left: their tables and their code are wide, and the next page is linked at their end.
+WIDE = """
+index how_to explanation auto_guides/* choose default auto other_packages choice_packages command_line serving deploy
+cluster annif method results protocols experiments papers pictures add_a_part reference/parts
+"""
+html_sidebars = {name: [] for name in WIDE.split()}
 copyright = "the authors of manyclass, BSD-3-Clause"
 
 sphinx_gallery_conf = {

@@ -23,20 +23,22 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.utils.math.latex2mathml import tex2mathml
 from double_sum import double_sum
+from packages import packages
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 import manyclass
 from manyclass import plot, registry
 from manyclass.choosing import recipes
 from manyclass.cli.parser import build_parser
+from manyclass.figures import FIGURES as FIGURES_IN_CODE
 from manyclass.papers import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench/results"
 FIGURES = ROOT / "bench/figures"
-PAGES = (ROOT / "README.md", ROOT / "bench/README.md", FIGURES / "speed.md", FIGURES / "papers_row_by_row.md")
+PAGES = (ROOT / "README.md", ROOT / "bench/README.md", *sorted(FIGURES.glob("*.md")))
 PICTURES = "_pictures"
 # Modules whose `__all__` is what users call, in the order of the reference.
 MODULES = (
@@ -47,9 +49,16 @@ MODULES = (
     *("manyclass.bounds", "manyclass.bounds.closed_forms", "manyclass.special"),
 )
 GUIDES = (
-    *("tags_for_texts", "next_item", "learn_every_day", "embeddings", "choice_probabilities", "location_choice"),
-    "frozen_encoder",
-    *("travel_mode", "mixed_logit", "word_vectors"),
+    *(
+        "tutorial",
+        "tags_for_texts",
+        "next_item",
+        "learn_every_day",
+        "embeddings",
+        "choice_probabilities",
+        "location_choice",
+    ),
+    *("frozen_encoder", "travel_mode", "mixed_logit", "word_vectors"),
 )
 
 
@@ -64,6 +73,9 @@ def records(name: str) -> list[dict[str, Any]]:
 
 
 # Pages of the reference
+
+# `manyclass.fitting.fit` in a docstring, and help(manyclass.fitting.streams) in a message
+NAMED = r"(?:(?<!`)`|help\()(manyclass\.[\w.]*\w)(?:\)|`)"
 
 
 def write_reference(app: Sphinx, _config: Any) -> None:
@@ -82,7 +94,7 @@ def write_reference(app: Sphinx, _config: Any) -> None:
 
 
 def write_topics(app: Sphinx, _config: Any) -> None:
-    """Write a page for each module that a message or a docstring sends the reader to by `help(manyclass...)`."""
+    """Write a page for each module that a message or a docstring names."""
     folder = Path(app.srcdir) / "reference/topics"
     folder.mkdir(exist_ok=True)
     for name in topics() - {*MODULES}:
@@ -94,10 +106,10 @@ def write_topics(app: Sphinx, _config: Any) -> None:
 
 
 def topics() -> set[str]:
-    """The modules that the package's own texts name by `help`."""
+    """The modules that the package's own texts name, in a docstring or by `help` in a message."""
     package = Path(manyclass.__file__).parent
     texts = (path.read_text("utf-8") for path in package.rglob("*.py"))
-    named = {name for text in texts for name in re.findall(r"help\((manyclass[\w.]*)\)", text)}
+    named = {name for text in texts for name in re.findall(NAMED, text)}
     return {name for name in named if source_of(name).exists()}
 
 
@@ -131,10 +143,10 @@ def reference_to(name: str) -> str:
 def plain_words(_app: Sphinx, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
     """Let a docstring mean what a terminal shows: ``n_iter_`` is a name and ``|x|`` a size, neither is a reference.
 
-    Labels of scikit-learn's own pages, in docstrings that are inherited, become their words; `help` becomes a link.
+    Labels of scikit-learn's own pages, in docstrings that are inherited, become their words; names become links.
     """
     text = re.sub(r":ref:`([^<`]*?)\s*(?:<[^>`]*>)?`", r"\1", "\n".join(lines))
-    text = re.sub(r"`help\((manyclass[\w.]*)\)`", lambda m: reference_to(m[1]), text)
+    text = re.sub(r"(?<!`)`(manyclass\.[\w.]*\w)`(?!`)", lambda m: reference_to(m[1]), text)
     parts = LITERAL.split(text)
     for place in range(0, len(parts), 2):
         # Names at the head of a list of parameters are numpydoc's to mark.
@@ -160,17 +172,19 @@ def no_signature(_app: Sphinx, _what: str, _name: str, thing: Any, *_rest: Any) 
 
 def table(header: list[str], rows: list[list[str]], widths: str = "auto") -> str:
     """A table as reStructuredText."""
-    # A lone dash would be a list, and P@1 an address.
+    # A lone dash would be a list.
     rows = [["–" if cell == "-" else cell for cell in row] for row in rows]
     lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", "   :class: figures", ""]
     for row in (header, *rows):
         for place, cell in enumerate(row):
-            lines.append(f"   {'*' if place == 0 else ' '} - {cell.replace('@', chr(92) + '@')}")
+            # |x| would be a substitution, and P@1 an address.
+            cell = re.sub(r"(``.*?``)|([@|])", lambda m: m[1] or chr(92) + m[2], cell)
+            lines.append(f"   {'*' if place == 0 else ' '} - {cell}")
     return "\n".join(lines) + "\n"
 
 
 class FromFrontPage(SphinxDirective):
-    """``.. measured:: NAME`` is the table NAME of README.md, bench/README.md, or pages on speed and papers' rows."""
+    """``.. measured:: NAME`` is the table, or the words, NAME of README.md, bench/README.md or bench/figures."""
 
     required_arguments = 1
 
@@ -179,6 +193,8 @@ class FromFrontPage(SphinxDirective):
         found = [t for t in map(self.lines, PAGES) if t]
         if not found:
             raise self.error(f"no front page has a table {self.arguments[0]!r}")
+        if not found[0][0].startswith("|"):
+            return self.parse_text_to_nodes("\n".join(found[0]))
         lines = (re.sub("`([^`]+)`", r"``\1``", line) for line in found[0])
         header, _, *rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines)
         return self.parse_text_to_nodes(
@@ -191,6 +207,17 @@ class FromFrontPage(SphinxDirective):
         text = page.read_text("utf-8") if page.exists() else ""
         marked = re.search(f"<!-- table {name} -->\n(.*?)\n<!-- end {name} -->", text, re.DOTALL)
         return marked[1].split("\n") if marked else []
+
+
+class Figure(SphinxRole):
+    """``:figure:`NAME``` is a number of manyclass/figures.py, and ``:figure:`NAME[0]``` one of several."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Read it."""
+        name, _, place = self.text.rstrip("]").partition("[")
+        value = getattr(FIGURES_IN_CODE, name)
+        value = value[int(place)] if place else value
+        return [nodes.Text(f"{value:,}" if isinstance(value, int) else f"{value:g}")], []
 
 
 class Parts(SphinxDirective):
@@ -265,6 +292,7 @@ DRAWN: dict[str, Callable[[], plot.Picture]] = {
     "loss_against_seconds": lambda: plot.loss_against_seconds([r for r in records("curves") if "best" in r]),
     "loss_without_certificate": lambda: plot.loss_against_seconds([r for r in records("curves") if "best" not in r]),
     "double_sum": double_sum,
+    "packages": packages,
     "divisions": divisions,
     "task_stream": task_stream,
 }
@@ -347,6 +375,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-skip-member", skip_requests)
     app.connect("autodoc-process-signature", no_signature, priority=100)
     app.add_directive("measured", FromFrontPage)
+    app.add_role("figure", Figure())
     app.add_directive("parts", Parts)
     app.add_directive("experiments", Experiments)
     app.add_directive("recipes", Recipes)

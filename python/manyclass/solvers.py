@@ -14,7 +14,7 @@ labels of a linear model with a ridge, each row standing once for each of its la
 proves how near a linear model is to the optimum.
 
 The classes are made from the registry of the core, where each solver says its own parameters with defaults and ranges;
-`help(manyclass.solvers.UMax)` tells what it is and where it comes from. A string stands for an object with its
+`manyclass.solvers.UMax` tells what it is and where it comes from. A string stands for an object with its
 defaults: "umax" for `UMax()`.
 
 Two solvers are made by this layer: `LBFGS`, which minimises the exact objective by full passes, and `Adagrad`, which

@@ -1,7 +1,10 @@
 """The documentation: its guides and lines of code run, what it lists is all there is, and no link is dead."""
 
 import ast
+import builtins
+import html
 import importlib.util
+import json
 import os
 import re
 import runpy
@@ -9,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -42,6 +46,7 @@ if not (ROOT / "bench").exists():
 
 
 LONG = (
+    "plot_tutorial",  # trains on the documentation of nine modules
     "plot_learn_every_day",  # learns sixteen days three times
     "plot_embeddings",  # trains on real titles
     "plot_next_item",  # trains on real logs
@@ -64,13 +69,41 @@ def test_a_guide_runs_and_its_pictures_tell_what_they_show(guide, monkeypatch, c
     assert capsys.readouterr().out.count("\n") >= 4
 
 
-def test_there_are_the_ten_guides_and_each_draws_or_says_why_not():
+def first_lines(guide: Path) -> str:
+    """The lines of code at the beginning of a guide, which a user would write."""
+    return textwrap.dedent(ast.get_docstring(ast.parse(guide.read_text("utf-8"))).partition("below::\n\n")[2])
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_a_guide_begins_with_lines_of_which_every_name_stands_in_it(guide):
+    lines = first_lines(guide)
+    assert 2 <= lines.count("\n") + 1 <= 5
+    code = [node for tree in (lines, guide.read_text("utf-8")) for node in ast.walk(ast.parse(tree))]
+    bound = {node.id for node in code if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {
+        name.asname or name.name
+        for node in code
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    }
+    bound |= {node.name for node in code if isinstance(node, ast.FunctionDef)} | {*dir(builtins)}
+    assert {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)} <= bound
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_the_first_lines_of_a_guide_run(guide, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    exec(compile(first_lines(guide), guide.name, "exec"), runpy.run_path(str(guide)))
+
+
+def test_there_are_the_guides_and_each_draws_or_says_why_not():
     assert [guide.stem for guide in GUIDES] == [
         *("plot_choice_probabilities", "plot_embeddings", "plot_frozen_encoder", "plot_learn_every_day"),
         *("plot_location_choice", "plot_mixed_logit", "plot_next_item"),
-        *("plot_tags_for_texts", "plot_travel_mode", "plot_word_vectors"),
+        *("plot_tags_for_texts", "plot_travel_mode", "plot_tutorial", "plot_word_vectors"),
     ]
-    assert all(len(guide.read_text("utf-8").splitlines()) <= 150 for guide in GUIDES)
+    assert all(len(guide.read_text("utf-8").splitlines()) <= 160 for guide in GUIDES)
 
 
 # Code on the pages
@@ -122,11 +155,32 @@ def test_python_on_the_pages_runs(block, folder):
     exec(compile(block[1], block[0], "exec"), {})
 
 
-def test_the_code_of_the_front_page_runs_as_it_stands(folder):
-    code = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
-    assert len(code) == 2
-    for block in code:
-        exec(compile(block, "README.md", "exec"), {})
+def test_the_front_page_is_short_and_its_code_prints_what_it_shows(capsys):
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.split()) <= 900
+    ((code, shown),) = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text, re.M | re.S)
+    exec(compile(code, "README.md", "exec"), {})
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == shown.count("\n")
+    for line, expected in zip(told, shown.splitlines(), strict=True):  # of other versions there are other sentences
+        words = [set(re.findall(r"[a-zA-Z]\w+", some)) for some in (line, expected)]
+        assert len(words[0] & words[1]) >= 0.6 * len(words[1]), line
+
+
+def test_the_picture_of_the_front_page_and_its_seconds_are_those_recorded(monkeypatch):
+    pytest.importorskip("matplotlib", reason="the extra 'plot' has matplotlib")
+    monkeypatch.syspath_prepend(DOCS)
+    picture = importlib.import_module("packages").packages()
+    assert f"<title>{html.escape(picture.alt, quote=False)}</title>" in (DOCS / "_static/packages.svg").read_text(
+        "utf-8"
+    )
+    rows = [json.loads(line) for line in (ROOT / "bench/results/cost_tags.jsonl").read_text("utf-8").splitlines()]
+    seconds = {row["what"]: round(row["s"]) for row in rows}
+    told = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert (
+        f"{seconds['K = 10,000']} s of one core with 10,000 classes, and {seconds['K = 670,000']} s with 670,000"
+        in told
+    )
 
 
 @pytest.mark.filterwarnings("ignore:.*converge")  # two passes of a command that shows how to call it
@@ -196,15 +250,16 @@ def test_the_reference_lists_every_kind_of_part_once():
     assert kinds == Counter({part["kind"] for part in _core.registry()})
 
 
-def test_every_figure_of_the_page_on_choosing_was_measured():
-    told = (DOCS / "choose.rst").read_text("utf-8")
-    pages = ("README.md", "bench/README.md", "bench/figures/speed.md")
-    measured = "".join((ROOT / page).read_text("utf-8") for page in pages)
+@pytest.mark.parametrize("page", ["index", "choose", "results", "other_packages", "protocols", "default"])
+def test_every_figure_of_a_page_was_measured(page):
+    told = (DOCS / f"{page}.rst").read_text("utf-8")
+    pages = [ROOT / "README.md", ROOT / "bench/README.md", *(ROOT / "bench/figures").glob("*.md")]
+    measured = "".join(path.read_text("utf-8") for path in pages)
     tables = re.findall(r"^\.\. measured:: (\w+)$", told, re.M)
-    assert len(tables) >= 5
+    assert len(tables) >= (page != "choose")
     assert [name for name in tables if f"<!-- table {name} -->" not in measured] == []
-    prose = re.sub(r"``.*?``", "", told)
-    assert [number for number in re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", prose) if number not in measured] == []
+    prose = re.sub(r"``.*?``|Python 3\.11|\.\. code-block:: (?:.|\n)*?\n(?=\S)", "", told)
+    assert re.findall(r"\d[\d.]* (?:%|nats|s|seconds)\b|(?<![\d.])\d+\.\d+(?![\d.])", prose) == []
 
 
 def test_each_promise_of_security_names_tests_that_there_are():
@@ -289,7 +344,8 @@ def test_the_site_is_built_without_a_warning_and_has_no_dead_link(tmp_path):
     if missing:
         pytest.skip(f"needs {', '.join(missing)}: pip install '.[docs]'")
     shutil.copytree(DOCS, tmp_path / "python/docs", ignore=shutil.ignore_patterns(*MADE))
-    shutil.copytree(ROOT / "bench/results", tmp_path / "bench/results")
+    for name in ("results", "figures"):
+        shutil.copytree(ROOT / "bench" / name, tmp_path / "bench" / name)
     shutil.copy(ROOT / "bench/README.md", tmp_path / "bench")
     shutil.copy(ROOT / "README.md", tmp_path)
     site = tmp_path / "site"

@@ -3,6 +3,11 @@
 
 A network has turned each picture into a vector, and there are thousands of people to tell apart. Rows are dense, and
 classes outnumber features. The vectors are drawn here: 5,000 people, five pictures of each, 64 numbers a picture.
+
+In short, with your data in the place of those below::
+
+    model = SoftmaxClassifier(random_state=0).fit(X, who)  # a row of numbers for each picture
+    who_it_is, log_probabilities = model.predict_top_k(X[:5], 3)
 """
 
 # %%

@@ -4,6 +4,12 @@
 Yesterday's model meets today's rows: visitors want other things, and new items come. ``partial_fit`` trains on with the
 new rows alone, and labels that it has never seen become classes. Here a shop is drawn that opens with 850 items and
 takes in ten new ones a day, while tastes drift.
+
+In short, with your data in the place of those below::
+
+    model = SoftmaxClassifier(random_state=0).fit(X, y)
+    for X_today, y_today in days:
+        model.partial_fit(X_today, y_today)
 """
 
 # %%

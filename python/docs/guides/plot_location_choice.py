@@ -7,6 +7,13 @@ closed. The usual way out is to draw some zones for each person and to correct t
 the logarithm of the share that was drawn. :class:`~manyclass.ChoiceClassifier` looks at all zones, or draws them for a
 sum whose gradient has no bias; the model that comes out is that of all zones. The choices are made here, so that the
 coefficients are known.
+
+In short, with your data in the place of those below::
+
+    sets = choice_sets(alternatives=np.arange(N_ZONES), X=rich, Z=zones, pairs=distance, chosen=chosen)
+    model = ChoiceClassifier().fit(sets)
+    print(model.summary())
+    after = model.simulate(sets, sets.without(3))
 """
 
 # %%

@@ -4,6 +4,12 @@
 Does everybody mind a dollar as much as everybody else? A logit says so; a mixed logit learns how tastes spread among
 persons, from several choices of each. Here 400 planted persons choose eight times among three ways to work, and their
 dislike of cost is lognormal: nobody likes to pay, and some hardly mind.
+
+In short, with your data in the place of those below::
+
+    trips = from_wide(table, utilities=utilities, chosen="mode", person="person")
+    mixed = ChoiceClassifier(mixture=RandomCoefficients({"cost": "-lognormal"}), random_state=0).fit(trips)
+    print(mixed.summary())
 """
 
 # %%
@@ -41,8 +47,8 @@ trips = from_wide(table, utilities=utilities, chosen="mode", person="person")
 # %%
 # One taste for all, and a distribution of tastes
 # -----------------------------------------------
-# "-lognormal" is minus the exponential of a normal number, so that the coefficient is negative for everybody; coef_ has
-# the mean and the standard deviation of the logarithm.
+# "-lognormal" is minus the exponential of a normal number, so that the coefficient is negative for everybody;
+# ``coef_`` has the mean and the standard deviation of the logarithm.
 
 logit = ChoiceClassifier().fit(trips)
 spread = RandomCoefficients({"cost": "-lognormal"}, n_draws=200)

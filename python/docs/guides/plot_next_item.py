@@ -6,6 +6,12 @@ them. A shop has a log: who took which item, and when. Each beginning of a visit
 last items weigh the most, and the item that came next its label. The log is drawn here: 1,000 items in 30 groups,
 popular and rare ones, of which a visitor follows two, moving from one to the other; every tenth item is one that the
 visitor has had before.
+
+In short, with your data in the place of those below::
+
+    histories, _ = SequenceEncoder.sequences_of(visitors, items, days)  # three columns of a log
+    model = SoftmaxClassifier(random_state=0).fit(histories, vectorizer=SequenceEncoder())
+    model.predict_top_k(histories[:3], 5, exclude="seen")
 """
 
 # %%

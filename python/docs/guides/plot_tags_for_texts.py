@@ -4,6 +4,12 @@
 Each text gets the tags that fit it: subjects for a title, labels for a ticket. The texts here are the descriptions of
 some 2,000 functions of NumPy, SciPy and scikit-learn, which are on every machine that has manyclass; their tags are
 the package and the module that a function belongs to.
+
+In short, with your data in the place of those below::
+
+    model = SoftmaxClassifier(random_state=0).fit(texts_train, Y_train)  # Y: a column of 0 and 1 for each tag
+    ranked, scores = model.predict_top_k(texts_test, 3)
+    binarizer.classes_[ranked[0]]
 """
 
 # %%

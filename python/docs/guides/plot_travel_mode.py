@@ -4,6 +4,12 @@
 How did 210 people go from Sydney to Melbourne: by air, train, bus or car? The data of Greene and Hensher (1997), which
 statsmodels ships, are in every textbook on discrete choice, so that the published estimates can be held against those
 of :class:`~manyclass.ChoiceClassifier`. It needs ``pip install statsmodels pandas``.
+
+In short, with your data in the place of those below::
+
+    trips = from_long(table, chooser="individual", alternative="mode", chosen="choice", features=["gc", "ttme"])
+    logit = ChoiceClassifier(constants="alternative").fit(trips)
+    print(logit.summary())
 """
 
 # %%

@@ -4,6 +4,11 @@
 Words that stand in the same places get vectors that point the same way (word2vec's skip-gram). The text is the
 documentation of NumPy, SciPy and scikit-learn, which is on every machine that has manyclass: about a tenth of what
 word vectors need to be good, and enough to see them work.
+
+In short, with your data in the place of those below::
+
+    model = SkipGram(50, random_state=0).fit(sentences)  # lists of words
+    model.most_similar("matrix", topn=5)
 """
 
 # %%

@@ -279,7 +279,7 @@ def from_wide(
         Instead of `pairs` and `choosers` the whole utility of each alternative, such as
         ``{"train": "asc_train + b_cost*cost_train/100", "car": "b_cost*cost_car/100 + b_rich*log(income)"}``. Names
         that are no columns are coefficients, in which it is linear; each of them names a feature of pairs, and is one
-        number wherever it stands. Columns may have + - * / **, comparisons, &, |, log, exp, sqrt, abs, max, min and
+        number wherever it stands. Columns may have ``+ - * / **``, comparisons, &, |, log, exp, sqrt, abs, max, min and
         where.
     available : mapping of alternatives to columns, optional
         Columns that tell whether an alternative is available, by 0 and 1, false and true, or no and yes; one that is

@@ -10,14 +10,14 @@ pairs; members keep the steps and passes that they have.
 Trials keep to 30 % of the predicted seconds of the fit, or to 4 predicted seconds where that is more; predictions are
 constants times visits, so that equal seeds try and choose alike on any machine and with any number of threads. Nothing
 is tried with fewer than 1,000 rows or a limit of seconds (max_seconds), nor what was set by hand. With solver="auto" a
-linear model is trained on scaled features, and alpha is that of their weights: see `help(manyclass.models.Linear)`.
+linear model is trained on scaled features, and alpha is that of their weights: see `manyclass.models.Linear`.
 
 learning_rate, point by point
     Two passes over *whole classes*, all rows of random ones, 20,000 at most; steps are thirds of a decade apart, and
     the search goes on while the best is at an end. The middle of those within 0.5 % of the least log-loss is taken,
     divided by what the steps of all passes add up to over 2, where that is more. Dense data are tried from W = 0 and
     from the weights of linear discriminant analysis, which are in closed form, without a ridge; the fit begins there
-    if these trials have a log-loss lower by 5 % (`help(manyclass.training.start)`), and makes but two passes
+    if these trials have a log-loss lower by 5 % (`manyclass.training.start`), and makes but two passes
     where they lower that of the closed form by less than 0.5 %.
 model
     Of 1,000 dense rows and more of one label, a hidden layer takes the place of the linear model where rows held out of

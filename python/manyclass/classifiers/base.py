@@ -72,7 +72,7 @@ class LinearClassifier(Answers):
         max_memory: int | str | None = None,
         keep: Literal["best"] | None = None,
     ) -> Self:
-        """Go on training with new rows, and return the model: `help(manyclass.fitting.fit)` has more.
+        """Go on training with new rows, and return the model: `manyclass.fitting.fit` has more.
 
         Parameters
         ----------

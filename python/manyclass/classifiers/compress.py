@@ -56,7 +56,7 @@ def compress(
     prune: float = 0.0,
     max_bytes: int | str | None = None,
 ) -> Fitted:
-    """Return a copy for predictions whose weights take fewer bytes; see `help(manyclass.classifiers.compress)`."""
+    """Return a copy for predictions whose weights take fewer bytes; see `manyclass.classifiers.compress`."""
     most = check_compression(dtype, prune, max_bytes)
     estimator: Any = model
     state: State = estimator._fitted

@@ -81,7 +81,7 @@ class MarginClassifier(LabelClassifier):
     n_models : int, default=1
         Train this many models with different seeds and average their scores; see `SoftmaxClassifier`.
     warm_start : bool, default=False
-        `fit` starts from the weights of the last fit; see `help(manyclass.fitting.fit)`.
+        `fit` starts from the weights of the last fit; see `manyclass.fitting.fit`.
 
     Attributes
     ----------

@@ -254,7 +254,7 @@ class Answers(ClassifierMixin, BaseEstimator):
             columns of X, by number or name.
         approximate : bool, default=False
             Ask an 8-bit copy of the weights, or an index, where that is faster:
-            see `help(manyclass.search.class_index)`.
+            see `manyclass.search.class_index`.
         recall : float in ]0, 1], default=0.95
             Share of the best labels that the index is to find.
         return_std : bool, default=False
@@ -296,7 +296,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def top_features(self, label: Any, k: int = 10) -> tuple[NDArray[Any], Doubles]:
         """Return the features of largest weight for a label, by their names if they have some, and these weights,
-        largest first: what each adds to the label's score with value 1. `help(manyclass.classifiers.explanation)`."""
+        largest first: what each adds to the label's score with value 1. `manyclass.classifiers.explanation`."""
         state = self._fitted
         check_number("k", k, low=1, integer=True)
         return top_features(state, int(positions_of(as_labels([label]), state.classes, "label")[0]), int(k))
@@ -304,7 +304,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     def explain(self, X: Data, k: int = 10, *, labels: Any = None, against: Any = None) -> list[Explanation]:
         """Return for each row what its features add to the score of the predicted label, or of its one in `labels`:
         the k features that matter most, and the sum of the others. With `against`, a label for each row, the log-odds
-        of the two labels are explained instead. See `help(manyclass.classifiers.explanation)`."""
+        of the two labels are explained instead. See `manyclass.classifiers.explanation`."""
         state, x = self._asked(X)
         check_number("k", k, low=1, integer=True)
         positions_by_name = [
@@ -341,7 +341,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:
         """Return for each row the labels, most probable first, that contain the right one with probability `coverage`,
-        which `calibrate_sets` must have been given. See `help(manyclass.classifiers.label_sets)`."""
+        which `calibrate_sets` must have been given. See `manyclass.classifiers.label_sets`."""
         indptr, labels, _ = ranked_set(self, X, coverage)
         return np.split(labels, indptr[1:-1])
 

@@ -34,8 +34,8 @@ class SoftmaxClassifier(LabelClassifier):
     r"""Softmax (multinomial logistic) regression by stochastic gradients whose cost is independent of K.
 
     Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, rows
-    weighted by `sample_weight`, and a ridge on W, over W and intercepts; `help(manyclass.solvers)` tells how (Fagan &
-    Iyengar 2018), `help(manyclass.choosing.recipes)` what "auto" is: of several labels P, `manyclass.models.Hybrid`.
+    weighted by `sample_weight`, and a ridge on W, over W and intercepts; `manyclass.solvers` tells how (Fagan &
+    Iyengar 2018), `manyclass.choosing.recipes` what "auto" is: of several labels P, `manyclass.models.Hybrid`.
     In minibatches it is the cross-entropy :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2).
 
     Parameters
@@ -47,7 +47,7 @@ class SoftmaxClassifier(LabelClassifier):
     n_negatives : int or "auto", default="auto"
         Classes per step, "frequency_block" rounds up to sixteens; above n_classes, every class. "auto": 64 to 1,024.
     model : {"auto", "linear", "embedding", "pairs", "hybrid"} or object of manyclass.models, default="auto"
-        Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `help(manyclass.models)`.
+        Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `manyclass.models`.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 64 to 384, of each run.
     alpha : float or "auto", default="auto"
@@ -74,13 +74,13 @@ class SoftmaxClassifier(LabelClassifier):
     verbose : int, default=0
         Above 0: the plan, with the predicted seconds and bytes, then a progress bar.
     calibration : {"temperature"} or None, default=None
-        Divide scores by the best temperature for held-out rows; see `help(manyclass.blending.calibration)`.
+        Divide scores by the best temperature for held-out rows; see `manyclass.blending.calibration`.
     n_models : int or "auto", default="auto"
         Train this many models with different seeds and average their scores, in one model. Of a hybrid it is the number
         of runs of embeddings, of which the first one alone is made where its share is small; "auto" is at most 3 of
         these, and 1 of others.
     warm_start : bool, default=False
-        `fit` starts from the weights and the choices of the last fit; see `help(manyclass.fitting.fit)`.
+        `fit` starts from the weights and the choices of the last fit; see `manyclass.fitting.fit`.
 
     Attributes
     ----------
@@ -175,11 +175,11 @@ class SoftmaxClassifier(LabelClassifier):
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of rows, of which only ratios count, default=None
         class_text : mapping of label to text, of classes with rows or without, default=None; beside rows (labels, rows)
-            Each adds its row to the weights of its class; `help(manyclass.blending.class_texts)` says how much.
+            Each adds its row to the weights of its class; `manyclass.blending.class_texts` says how much.
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a validation_fraction, default=None
         candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
         coef_init : array-like of the shape of coef_, first weights of a linear model of one label a row, default=None
-            "closed_form": those of `help(manyclass.training.start)`, with their own intercepts.
+            "closed_form": those of `manyclass.training.start`, with their own intercepts.
         intercept_init : array-like of shape (n_classes,), first intercepts, default=None
 
         Returns

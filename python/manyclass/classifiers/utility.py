@@ -47,7 +47,7 @@ class AugmentReduceClassifier(LinearClassifier):
         How q moves at a visit. "natural": along the natural gradient with expectations by quadrature; for Gumbel noise
         q is known but for one number, which moves likewise. "monte_carlo": the paper's Algorithm 2, a gradient step on
         the location and the scale log(1 + e^gamma) from one draw of q, the gradient of W from another; not for
-        noise="gumbel". `help(manyclass.solvers.Natural)` and `MonteCarlo` have the gains and the families of q.
+        noise="gumbel". `manyclass.solvers.Natural` and `MonteCarlo` have the gains and the families of q.
     sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees; see `SoftmaxClassifier`. "auto" is "frequency_block", and distinct uniform
         classes with a posterior.

@@ -48,7 +48,7 @@ class PlanArguments:
 def plan(args: PlanArguments) -> int:
     """Predict what training on a Dask cluster would take: seconds of a pass, memory and bytes of a worker.
 
-    The prediction adds up costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`). It shows how to divide
+    The prediction adds up costs of steps, tasks and bytes (see `manyclass.dask.costs`). It shows how to divide
     the work and from how many workers on more of them do not help; the seconds are rough.
     """
     for name in ("rows", "classes", "features", "stored", "threads", "merges"):

@@ -292,7 +292,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
 
 
 class DaskSoftmaxClassifier(DaskClassifier):
-    """`SoftmaxClassifier` on a Dask cluster: linear models of one or several labels a row. See `help(manyclass.dask)`.
+    """`SoftmaxClassifier` on a Dask cluster: linear models of one or several labels a row. See `manyclass.dask`.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ class DaskSoftmaxClassifier(DaskClassifier):
 
 
 class DaskMarginClassifier(DaskClassifier):
-    """`MarginClassifier` on a Dask cluster, by rows: linear models. See `help(manyclass.dask)`.
+    """`MarginClassifier` on a Dask cluster, by rows: linear models. See `manyclass.dask`.
 
     Parameters
     ----------

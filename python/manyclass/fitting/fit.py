@@ -29,7 +29,7 @@ A call begins as follows.
 
 - Weights of new classes are 0, or what `new_classes` says. Their intercepts follow from the counts of the classes: they
   are on the line that fits the old intercepts best over the logarithms of the old counts. New features may come by
-  `new_features`: see `help(manyclass.training.incremental)`.
+  `new_features`: see `manyclass.training.incremental`.
 - Parameters that were left open are what the first training made of them, as `resolved_params_` has it.
 - Where `learning_rate` is open, the steps of a linear model of one label a row fall by the curvature of the rows so
   far: that of weight (k, j) is 1 / (1 / eta + S_j C_k / (1.25 n)), S_j being the sum of the squares of feature j over
@@ -38,7 +38,7 @@ A call begins as follows.
   rare features and of new classes stay long, and a call is worth as much as its rows are beside all before. With
   alpha > 0, whose ridge shrinks all features alike, S_j is their mean. A first call takes eta = 30 / (median of |x|^2
   + 1) for solver="implicit", augment-and-reduce's included; `SoftmaxClassifier` shrinks it where later rows ask for
-  it: see `help(manyclass.training.incremental)`. A call of one pass over more rows than came before is trained in
+  it: see `manyclass.training.incremental`. A call of one pass over more rows than came before is trained in
   stretches, which double the rows, so that they do.
 - Where a step size was set, for other models, and between the fits of a stream, the step size follows the schedule of
   `fit`, which is wound back by the share of new rows: to its beginning where there are as many as the model has seen,
@@ -66,8 +66,8 @@ Training by minibatches and on pairs (several labels, embeddings, searches, marg
   rows do so for the others. What earlier rows have told is kept, as a normal distribution of each scale, and counts as
   up to 1,000 rows. Before the first row a scale is 0, so that a model of few rows begins near uniform probabilities.
 
-`half_life` makes old rows fade, for data that drift: see `help(manyclass.training.incremental)`.
-Instead of arrays, X may be a stream of parts: see `help(manyclass.fitting.streams)`.
+`half_life` makes old rows fade, for data that drift: see `manyclass.training.incremental`.
+Instead of arrays, X may be a stream of parts: see `manyclass.fitting.streams`.
 Threads that train one estimator take turns, a part of a stream at a time. Predictions wait for no training: the model
 answers them that is there when they begin.
 
@@ -596,7 +596,7 @@ class SharedOptions(TypedDict, total=False):
     vectorizer : Encoder, default=None
         What makes rows of texts or of lists of items; the model keeps it.
     classes : array-like, default=None
-        All labels, where X is a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`.
+        All labels, where X is a stream, whose rows max_memory counts: `manyclass.fitting.streams`.
     max_memory : int or str such as "2GiB", default=None
         The most bytes of the model and its training, as predicted; the data and copies of them are not among them.
     callback : callable, default=None
@@ -610,7 +610,7 @@ class SharedOptions(TypedDict, total=False):
         best model reached so far, of a stream that of the whole parts so far, and a warning says where; before there is
         any, KeyboardInterrupt is raised.
     checkpoint : path-like, default=None
-        The folder of checkpoints: `help(manyclass.training.checkpoint)`.
+        The folder of checkpoints: `manyclass.training.checkpoint`.
     every : str such as "10min" or int, default="10min"
         After how long, or how many passes, a checkpoint is written.
     resume : bool, default=False

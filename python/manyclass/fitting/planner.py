@@ -353,7 +353,7 @@ def _final(state: State, points: Points) -> State:
 
 
 def _fit_with_texts(planner: Planner, points: Points, watch: Watch, first: First) -> tuple[State, Points]:
-    """Fit to rows and to texts of classes, the last of the points; see `help(manyclass.blending.class_texts)`."""
+    """Fit to rows and to texts of classes, the last of the points; see `manyclass.blending.class_texts`."""
     texts, parameters = ClassTexts.of(points), planner.parameters
     n_rows, calibrates = len(points.labels) - points.n_texts, parameters["calibration"] is not None
     rows = points.some(np.arange(n_rows))

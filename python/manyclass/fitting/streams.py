@@ -34,7 +34,7 @@ Each pass has the step size that the schedule of `fit` has for it, and visits a 
 - In the first pass, samplers that draw by frequency count the rows so far.
 - What a row carries from pass to pass, u of the double sum, is kept in single precision for a `Stream` or a list of
   parts. For other iterables, whose order may change, and where max_memory has no room for it, it is predicted: see
-  `help(manyclass.fitting.fit)`.
+  `manyclass.fitting.fit`.
 
 Parts of any size, of any iterable that can be read again, end as near the optimum as `fit` of arrays does, within .005
 nats and with a ridge, too, under these conditions: `learning_rate` and alpha are set, max_iter is the same, `classes`

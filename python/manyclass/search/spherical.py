@@ -44,7 +44,7 @@ class SphericalClusterIndex(ClusteredRows):
     r"""Index over the rows of W for the largest :math:`w_k \cdot q`, that follows changes of W.
 
     Rows stand in C clusters of similar direction, of which a query scans `n_probe`, exactly;
-    `help(manyclass.search.spherical)` says how, and what `update` and `loss_and_gradient` do.
+    `manyclass.search.spherical` says how, and what `update` and `loss_and_gradient` do.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
 
     With a vector h_x for each word as a centre and v_y for each as a context, it minimises the mean of -log p(y | x),
     p being the softmax of the products h_x . v_y over all words y, or another objective;
-    `help(manyclass.words.skip_gram)` has these, and how the parameters compare with gensim's. A fitted model answers
+    `manyclass.words.skip_gram` has these, and how the parameters compare with gensim's. A fitted model answers
     what gensim's KeyedVectors answers, as ``model["king"]`` or ``model.most_similar("king", topn=3)``.
 
     Parameters
@@ -174,7 +174,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         callback : callable, optional
             It is called with a SkipGramState after each pass, and training ends when it returns True.
         checkpoint : path, optional
-            Folder for checkpoints; see `help(manyclass.training.checkpoint)`.
+            Folder for checkpoints; see `manyclass.training.checkpoint`.
         every : str or int, default="10min"
             Time or number of passes between two checkpoints.
         resume : bool, default=False

@@ -455,7 +455,7 @@ class WordVectors(WordVectorQueries):
         prune: float = 0.0,
         max_bytes: int | str | None = None,
     ) -> WordVectors:
-        """Return vectors in fewer bits, and perhaps of fewer words; see `help(manyclass.words.vectors)`.
+        """Return vectors in fewer bits, and perhaps of fewer words; see `manyclass.words.vectors`.
 
         Parameters
         ----------
