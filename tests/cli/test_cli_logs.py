@@ -68,6 +68,18 @@ def test_the_last_items_are_left_out_and_evaluated(tmp_path, seed, capsys):
     assert [line[0] for line in lines] == users
     assert [line[1::2] for line in lines] == labels.tolist()
     np.testing.assert_allclose([[float(v) for v in line[2::2]] for line in lines], scores, rtol=1e-5)  # six digits
+    (tmp_path / "stock.txt").write_text("item 03\n\nitem 07\nsold out\n")
+    run("predict", tmp_path / "m", log, "--exclude-labels", "--among", tmp_path / "stock.txt")
+    told = capsys.readouterr()
+    left = [
+        [label for label in row if label]
+        for row in model.predict_top_k(sequences, 2, among=["item 03", "item 07"], exclude="seen")[0]
+    ]
+    assert [line.split("\t")[1::2] for line in told.out.splitlines()] == left
+    assert "1 of 3 labels are none of the model's" in told.err
+    (tmp_path / "stock.txt").write_text("sold out\n")
+    message = the_error(capsys, "predict", tmp_path / "m", log, "--among", tmp_path / "stock.txt")
+    assert message.endswith("has none of the model's classes, such as 'item 00'")
     run("predict", tmp_path / "m", log, "-k", 1, "--output-format", "jsonl")
     assert json.loads(capsys.readouterr().out.splitlines()[1])["user"] == "u01"
     run("info", log, *LOG[:2], "--json")

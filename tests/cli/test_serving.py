@@ -176,6 +176,17 @@ def test_exclude_leaves_out_what_predict_top_k_leaves_out(server, dense):
     assert (code, told["predictions"][0]["labels"]) == (200, [])
 
 
+def test_among_ranks_what_predict_top_k_ranks(server, dense):
+    model, X = dense
+    lists = [["ant", "no such label"], [], WORDS[:7], WORDS[3:5]]
+    for among, asked in ((lists, [np.array(some, dtype=object) for some in lists]), (WORDS[2:5], WORDS[2:5])):
+        labels, scores = model.predict_top_k(X[:4], 4, among=asked, exclude=[["ant"]] * 4)
+        body = {"rows": X[:4].tolist(), "k": 4, "among": among, "exclude": [["ant"]] * 4}
+        assert post(server, body) == (200, as_told(labels, scores))
+    code, told = post(server, {"row": X[0].tolist(), "among": ["ant"], "exclude": ["ant"]})
+    assert (code, told["predictions"][0]["labels"]) == (200, [])
+
+
 def test_labels_that_json_has_no_type_for_are_told_and_excluded_by_what_is_written_for_them():
     model, X = fitted("dense")
     ids = np.array([uuid.UUID(int=i + 7) for i in range(K)])
@@ -284,11 +295,13 @@ def test_names_of_columns_do_not_hinder():
         ({"row": [0] * D, "k": 8}, "k is 8; it must be"),
         ({"row": [0] * D, "k": 5.0}, "k is 5.0; it must be an integer"),
         ({"row": [0] * D, "k": True}, "k is True"),
-        ({"row": [0] * D, "K": 2}, "a key is 'K'; it must be one of 'rows', 'row', 'k', 'exclude', 'approximate'"),
+        ({"row": [0] * D, "K": 2}, "a key is 'K'; it must be one of 'rows', 'row', 'k', 'exclude', 'among'"),
         ({"row": [0] * D, "exlude": []}, r"did you mean 'exclude'\?"),
         ({"row": [0] * D, "exclude": "ant"}, "exclude must be a list of labels"),
         ({"rows": [[0] * D], "exclude": ["ant"]}, "exclude must be a list of labels for each row"),
         ({"rows": [[0] * D], "exclude": [[], []]}, "exclude has 2 lists of labels; X has 1 rows"),
+        ({"row": [0] * D, "among": "ant"}, "among must be a list of labels for each row, or one for all"),
+        ({"rows": [[0] * D], "among": [["ant"], []]}, "among has 2 lists of labels; X has 1 rows"),
         ({"row": [0] * D, "exclude": [1]}, r"exclude\[0\] holds numbers, such as 1; the classes are text"),
         ({"row": [0] * D, "exclude": [1, "ant"]}, "labels of one kind"),
         ({"row": [0] * D, "exclude": [["ant"]]}, "labels of one kind"),

@@ -16,6 +16,7 @@ from test_saved_models import rewrite
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core
 from manyclass.classifiers import exclusion
+from manyclass.datasets import SequenceEncoder
 from manyclass.search import class_index
 from manyclass.weights.weights import Weights
 
@@ -156,6 +157,74 @@ def test_lists_are_found_in_blocks_and_as_long_as_a_row_needs(problem):
     model.predict_top_k(X, 3, exclude=seen)
     # Seven, five and two classes: lists of 3 + 7; none: of 3.
     assert asked == [(3, 10), (N - 3, 3)]
+
+
+# Among candidates only
+
+
+@EACH
+@pytest.mark.parametrize("cells", [1 << 20, 40])
+def test_only_candidates_are_ranked_for_all_rows_and_for_each(name, cells, problem, monkeypatch, seed):
+    monkeypatch.setattr(exclusion, "BLOCK_CELLS", cells)
+    X, y = problem
+    model = model_of(name).fit(X, y)
+    rng = np.random.default_rng(seed)
+    candidates, wrong = rng.choice(K, 5, replace=False), seen_by(rng)
+    mask = np.isin(np.arange(K), candidates)
+    lists = [np.flatnonzero(row) for row in rng.random((N, K)) < 0.3]
+    of_lists = np.array([np.isin(np.arange(K), some) for some in lists])
+    for among, may_get in (
+        (candidates.tolist(), mask),
+        ([*candidates, 1000], mask),
+        (sp.csr_array(mask.astype(int)), mask),
+        (lists, of_lists),
+        (of_lists, of_lists),
+        (sp.csr_array(of_lists), of_lists),
+    ):
+        for exclude in (None, wrong):
+            labels, values = model.predict_top_k(X, 7, among=among, exclude=exclude)
+            not_to_get = np.broadcast_to(~may_get, (N, K)) | (False if exclude is None else exclude)
+            expected, expected_values = allowed(model, X, not_to_get, 7)
+            np.testing.assert_array_equal(labels, expected)
+            np.testing.assert_allclose(values, expected_values, rtol=1e-5, atol=1e-5)
+            assert values.dtype == np.float32
+
+
+def test_candidates_of_histories_of_several_labels_and_of_small_models(seed):
+    rng = np.random.default_rng(seed)
+    visits = [[f"i{j}" for j in rng.integers(0, 9, 6)] for _ in range(60)]
+    model = SoftmaxClassifier(model="hybrid", max_iter=2, random_state=0).fit(visits, vectorizer=SequenceEncoder())
+    for asked in (model, model.compress("int8")):
+        labels, values = asked.predict_top_k(visits[:4], 3, among=["i2", "i5", "unknown"], exclude="seen")
+        log_p = asked.predict_log_proba(visits[:4])
+        for row, visit in enumerate(visits[:4]):
+            left = sorted({"i2", "i5"} - set(visit), key=lambda i: -log_p[row, list(asked.classes_).index(i)])
+            assert labels[row].tolist() == [*left, "", "", ""][:3]
+            np.testing.assert_allclose(
+                values[row, : len(left)], [log_p[row, list(asked.classes_).index(i)] for i in left]
+            )
+    X, Y = several(rng)
+    model = SoftmaxClassifier(calibration="temperature", random_state=0).fit(X, Y)
+    labels, values = model.predict_top_k(X[:3], 8)
+    for row in range(3):
+        some, of_some = model.predict_top_k(X[row : row + 1], 2, among=labels[row, [1, 4]])
+        np.testing.assert_array_equal(some[0], labels[row, [1, 4]])
+        np.testing.assert_allclose(of_some[0], values[row, [1, 4]], rtol=1e-4)
+
+
+def test_candidates_that_do_not_fit_are_refused(problem):
+    X, y = problem
+    model = model_of("softmax").fit(X, y)
+    for among, told in (
+        ("ant", "among is 'ant'; it must be a list of labels, a list of labels for each row"),
+        (["a"], r"among\[0\] holds text, such as 'a'; the classes are numbers"),
+        ([[1], [2]], f"among has 2 lists of labels; X has {N} rows"),
+        (sp.csr_array((N, K - 1)), rf"among has shape \({N}, {K - 1}\)"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=told):
+            model.predict_top_k(X, 2, among=among)
+    with pytest.raises(ValueError, match="among has those to score"):
+        model.predict_top_k(X, 2, among=[1], approximate=True)
 
 
 @pytest.mark.parametrize("seen_share", [0.02, 0.4])

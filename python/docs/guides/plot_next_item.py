@@ -113,6 +113,13 @@ for had, found, how in zip(earlier, offered, np.exp(log_probabilities), strict=F
     print(f"had {', '.join(had[-3:])}: offer", ", ".join(found), how.round(3))
 
 # %%
+# What is in stock alone, or the candidates of another model for each visitor, are ranked by ``among``.
+
+in_stock = model.classes_[::10]
+offered, _ = model.predict_top_k(earlier[:3], 3, among=in_stock, exclude="seen")
+print("of", len(in_stock), "items in stock:", ", ".join(offered[0]))
+
+# %%
 # The same from the command line, and every day
 # ---------------------------------------------
 # The command reads the log itself. ``--since`` leaves out the last day and later evaluates and learns just that:

@@ -1,41 +1,42 @@
-"""The best classes of each row without those that a caller excludes, such as what a user has seen."""
+"""The best classes of each row without those that a caller excludes, or among those that a caller names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import join_lists, shown
+from manyclass.checks import shown
 from manyclass.labels import as_labels, check_kind, columns_of_classes, find_positions, join_labels
 from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix
 
-Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | Literal["seen"] | None
-Pattern = tuple[NDArray[np.int64], Ids]  # row pointers, and the sorted positions of each row
+Among = ArrayLike | Sequence[ArrayLike] | sp.sparray | sp.spmatrix | None
+Exclude = Among | Literal["seen"]
 
 MISSING = {"i": -1, "f": np.nan, "U": "", "m": "NaT", "M": "NaT"}  # by kinds of labels; else objects have None
 BLOCK_CELLS = 1 << 20  # classes found at a time: 20 MB with what is made of them
 
 
-def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
-    """Return which classes each row is not to get.
+def label_pattern(labels: Any, n_rows: int, classes: NDArray[Any], name: str) -> sp.csr_array:
+    """Return which classes each row is not to get ("exclude"), or may get ("among", which may have one row for all).
 
     Parameters
     ----------
-    exclude : matrix of shape (n_rows, n_classes), or sequence of n_rows arrays of labels
-        Of a matrix the entries that are not 0. Labels that are no classes are never returned, and left out here.
+    labels : matrix of shape (n_rows, n_classes), sequence of n_rows arrays of labels, or labels of "among"
+        Of a matrix the entries that are not 0. Labels that are no classes are left out. One list of labels is for all
+        rows, as a sparse matrix of one row is; as "exclude" it would be taken for one label of each row.
     n_rows : int
     classes : ndarray of shape (n_classes,)
+    name : {"exclude", "among"}
 
     Returns
     -------
-    indptr : ndarray of shape (n_rows + 1,), int64
-    positions : ndarray, int32
-        Sorted and distinct in each row.
+    csr_array of shape (n_rows or 1, n_classes)
+        Its columns are sorted and distinct in each row, with int64 row pointers and int32 columns.
 
     Raises
     ------
@@ -43,38 +44,49 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
         If it has another shape or number of rows, labels of another kind than the classes, or is dense with
         values other than 0 and 1.
     """
-    exclude = exclude.to_numpy() if hasattr(exclude, "iloc") else exclude  # rows of pandas have names of their own
-    if sp.issparse(exclude) or (isinstance(exclude, np.ndarray) and exclude.shape == (n_rows, len(classes))):
-        shape, pattern = (n_rows, len(classes)), cast(Any, exclude)
+    labels = labels.to_numpy() if hasattr(labels, "iloc") else labels  # rows of pandas have names of their own
+    shape = (n_rows, len(classes))
+    if sp.issparse(labels) or (isinstance(labels, np.ndarray) and labels.shape == shape):
+        pattern: Any = labels
         pattern = pattern.reshape(1, -1) if pattern.ndim == 1 else pattern
-        if pattern.shape != shape:
-            raise ValueError(f"exclude has shape {pattern.shape}; it must be {shape}: rows of X by classes")
+        if pattern.shape not in (shape, (1, len(classes))):
+            raise ValueError(f"{name} has shape {pattern.shape}; it must be {shape}: rows of X by classes")
         if not sp.issparse(pattern) and not np.isin(pattern, (0, 1)).all():
             cell = shown(pattern[~np.isin(pattern, (0, 1))][0])
             raise ValueError(
-                f"exclude has shape {shape}, that of an indicator matrix, and holds {cell}; it must hold 0 and 1, or "
+                f"{name} has shape {shape}, that of an indicator matrix, and holds {cell}; it must hold 0 and 1, or "
                 "be a list of arrays of labels"
             )
         matrix = sp.csr_array(pattern, copy=True)
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-        return np.asarray(matrix.indptr, dtype=np.int64), np.asarray(matrix.indices, dtype=np.int32)
-    if not hasattr(exclude, "__len__"):
-        raise TypeError(f"exclude is {exclude!r}; it must be 'seen', a list of labels for each row, or a 0/1 matrix")
-    if len(exclude) != n_rows:
-        raise ValueError(f"exclude has {len(exclude)} lists of labels; X has {n_rows} rows")
-    lists = list(map(as_labels, exclude))
-    for row, labels in enumerate(lists):
-        if labels.ndim != 1:
-            raise ValueError(
-                f"exclude[{row}] is {labels.tolist()!r}; it must be a list of labels, one list for each row of X, or "
-                f"exclude a matrix of shape {(n_rows, len(classes))}"
-            )
-        check_kind(labels, classes, f"exclude[{row}]")
-    positions_by_row = np.split(
-        find_positions(join_labels(lists), classes, "exclude"), np.cumsum([*map(len, lists)])[:-1]
-    )
-    return join_lists([np.unique(positions[positions >= 0]) for positions in positions_by_row])
+    else:
+        if not hasattr(labels, "__len__") or isinstance(labels, str | bytes):
+            other = "'seen'" if name == "exclude" else "a list of labels"
+            raise TypeError(f"{name} is {labels!r}; it must be {other}, a list of labels for each row, or a 0/1 matrix")
+        lists = list(map(as_labels, labels))
+        if name == "among" and lists and not any(array.ndim for array in lists):
+            lists = [as_labels(list(labels))]
+        elif len(lists) != n_rows:
+            raise ValueError(f"{name} has {len(lists)} lists of labels; X has {n_rows} rows")
+        for row, array in enumerate(lists):
+            if array.ndim != 1:
+                raise ValueError(
+                    f"{name}[{row}] is {array.tolist()!r}; it must be a list of labels, one list for each row of X, or "
+                    f"{name} a matrix of shape {shape}"
+                )
+            check_kind(array, classes, f"{name}[{row}]")
+        positions = find_positions(join_labels(lists), classes, name)
+        rows, known = np.repeat(np.arange(len(lists)), [*map(len, lists)]), positions >= 0
+        ones = np.ones(np.count_nonzero(known))
+        matrix = sp.csr_array((ones, (rows[known], positions[known])), shape=(len(lists), len(classes)))
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    matrix.indptr, matrix.indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    return matrix
+
+
+def pattern_rows(pattern: sp.csr_array | None, rows: slice) -> Any:
+    """Return some rows of a pattern; the whole where its one row, or None, is for all."""
+    return pattern if pattern is None or pattern.shape[0] == 1 else pattern[rows]
 
 
 def seen_in(x: Matrix, classes: NDArray[Any], names: NDArray[Any] | None, n_features: int) -> sp.csr_array:
@@ -102,7 +114,7 @@ def seen_in(x: Matrix, classes: NDArray[Any], names: NDArray[Any] | None, n_feat
 
 
 def best_but(
-    x: Matrix, k: int, pattern: Pattern, n_classes: int, best: Best, *, in_place: bool = False
+    x: Matrix, k: int, pattern: sp.csr_array, best: Best, *, in_place: bool = False
 ) -> tuple[Ids, Floats, Doubles]:
     """Return the k best classes of each row that are not excluded: what `best` gives for k, and as many as excluded.
 
@@ -113,9 +125,8 @@ def best_but(
     ----------
     x : csr_array or ndarray of shape (n_rows, n_features)
     k : int
-    pattern : tuple
-        See `excluded`.
-    n_classes : int
+    pattern : csr_array
+        See `label_pattern`.
     best : callable
     in_place : bool, default=False
         Whether what `best` finds for a row depends on its place in x: then all rows are asked for at once.
@@ -128,8 +139,9 @@ def best_but(
         -inf there.
     std : ndarray of shape (n_rows,), float64
     """
-    indptr, wrong = pattern
-    n_rows, widths = len(indptr) - 1, np.minimum(n_classes, k + np.diff(indptr))
+    n_rows, n_classes = x.shape[0], pattern.shape[1]
+    indptr, wrong = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
+    widths = np.minimum(n_classes, k + np.diff(indptr))
     ids, values = np.full((n_rows, k), -1, dtype=np.int32), np.full((n_rows, k), -np.inf, dtype=np.float32)
     std = np.zeros(n_rows)
     rows_left = np.arange(n_rows) if in_place else np.argsort(widths, kind="stable")
@@ -142,6 +154,46 @@ def best_but(
             rows=rows.astype(np.int32), classes=ranked, values=scores, indptr=indptr, excluded=wrong, k=k
         )
     return ids, values, std
+
+
+def best_among(
+    x: Matrix,
+    k: int,
+    among: sp.csr_array,
+    wrong: sp.csr_array | None,
+    values_of: Callable[[Matrix], Any],
+    *,
+    in_place: bool = False,
+) -> tuple[Ids, Floats]:
+    """Return the k best of the classes that each row may get, as `best_but` does; all classes are scored.
+
+    Parameters
+    ----------
+    x : csr_array or ndarray of shape (n_rows, n_features)
+    k : int
+    among : csr_array of shape (n_rows or 1, n_classes)
+        See `label_pattern`.
+    wrong : csr_array of shape (n_rows, n_classes), or None
+        Those of them that a row is not to get.
+    values_of : callable
+        Returns the values of all classes for some rows.
+    in_place : bool, default=False
+        As in `best_but`.
+    """
+    n_rows, n_classes = x.shape[0], among.shape[1]
+    step, parts = n_rows if in_place else max(1, BLOCK_CELLS // n_classes), []
+    for first in range(0, max(1, n_rows), max(1, step)):
+        rows = slice(first, first + step)
+        allowed = pattern_rows(among, rows).toarray() != 0
+        if wrong is not None:
+            allowed = allowed & (wrong[rows].toarray() == 0)
+        values = values_of(x[rows]).astype(np.float64, copy=False)
+        allowed = np.broadcast_to(allowed, values.shape)
+        ids, best = _core.best_classes(np.where(allowed, values, -np.inf), k)
+        missing = ~np.take_along_axis(allowed, ids, axis=1)
+        parts.append((np.where(missing, np.int32(-1), ids), np.where(missing, np.float32(-np.inf), best)))
+    ids_by_part, values_by_part = zip(*parts, strict=True)
+    return np.concatenate(ids_by_part), np.concatenate(values_by_part)
 
 
 def labels_at(classes: NDArray[Any], positions: Ids) -> NDArray[Any]:

@@ -10,13 +10,13 @@ from sklearn.utils.metaestimators import available_if
 
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.classifiers.exclusion import Exclude
+from manyclass.classifiers.exclusion import Among, Exclude
 from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import MarginPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.parts import Part, hinting, storing
 from manyclass.training.state import ClassWeight, State
-from manyclass.weights.arrays import Data, Floats, Ids, Matrix
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 
 
 def _gives_probabilities(model: MarginClassifier) -> bool:
@@ -176,7 +176,9 @@ class MarginClassifier(LabelClassifier):
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"
 
-    def predict_top_k(self, X: Data, k: int, *, exclude: Exclude = None) -> Any:  # type: ignore[override]
+    def predict_top_k(  # type: ignore[override]
+        self, X: Data, k: int, *, exclude: Exclude = None, among: Among = None
+    ) -> Any:
         """Return the k labels of highest score with their scores, best first.
 
         Parameters
@@ -185,13 +187,15 @@ class MarginClassifier(LabelClassifier):
         k : int in [1, n_classes]
         exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
             What a row is not to get: see `SoftmaxClassifier.predict_top_k`.
+        among : such a matrix or list, or one list of labels, default=None
+            All that a row may get.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
-        scores : ndarray of shape (n_samples, k), float32; -inf where exclude leaves fewer than k labels
+        scores : ndarray of shape (n_samples, k), float32; -inf where fewer than k labels are left
         """
-        return super().predict_top_k(X, k, exclude=exclude)
+        return super().predict_top_k(X, k, exclude=exclude, among=among)
 
     def _best_values(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
         positions, values = self._top_k(state, x, k)
@@ -199,6 +203,10 @@ class MarginClassifier(LabelClassifier):
             shift = state.weights.log_normalizers(x, n_threads_from(self.n_jobs))
             values = (values + shift[:, np.newaxis]).astype(np.float32)
         return positions, values
+
+    def _all_values(self, state: State, x: Matrix) -> Floats | Doubles:
+        is_score = state.calibration is None
+        return state.weights.scores(x, n_threads_from(self.n_jobs)) if is_score else self._log_probabilities(state, x)
 
     # Scores of a margin are no log-probabilities: without calibration there is neither of these.
 

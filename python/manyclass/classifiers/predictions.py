@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.blending.calibration import label_log_losses
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from, outer_level, set_named
-from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
+from manyclass.classifiers.exclusion import Among, Exclude, best_among, best_but, label_pattern, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import SavedModel, kind_of, write_model
 from manyclass.classifiers.label_sets import before_and_rank, deepest_nodes, ranked_in_sets, set_rule
@@ -165,6 +165,10 @@ class Answers(ClassifierMixin, BaseEstimator):
         """What `predict_top_k` tells of the k best classes of each point; of a margin another number."""
         return self._top_k(state, x, k)
 
+    def _all_values(self, state: State, x: Matrix) -> Floats | Doubles:
+        """What `_best_values` tells, of all classes."""
+        return self._log_probabilities(state, x)
+
     def _scores_are_log_odds(self, state: State) -> bool:
         """Whether e^z is a probability but for its normaliser, or calibration makes one of it."""
         return self._planner.trains_log_odds or state.calibration is not None
@@ -239,6 +243,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         k: int,
         *,
         exclude: Exclude = None,
+        among: Among = None,
         approximate: bool = False,
         recall: float = 0.95,
         return_std: bool = False,
@@ -252,6 +257,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         exclude : for each row a list of labels that it must not get, or a matrix (n_samples, n_classes) of 0 and 1
             Or "seen": the items of a history, all of them; of a row its columns that are not 0, where classes are
             columns of X, by number or name.
+        among : the only labels that rows may get, one list for all of them or a list for each, or such a matrix
+            Such as what is in stock, or candidates that are to be ranked. Log-probabilities stay those of all classes.
         approximate : bool, default=False
             Ask an 8-bit copy of the weights, or an index, where that is faster:
             see `manyclass.search.class_index`.
@@ -262,7 +269,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        labels : ndarray of shape (n_samples, k); missing where exclude leaves fewer: -1, NaN, "", NaT or else None
+        labels : ndarray of shape (n_samples, k); missing where fewer are left: -1, NaN, "", NaT or else None
         log_probabilities : ndarray of the shape of labels, float32, in nats; -inf where a label is missing
         std : ndarray of shape (n_samples,), float64, how far they may err
         """
@@ -271,6 +278,10 @@ class Answers(ClassifierMixin, BaseEstimator):
         check_number("recall", recall, low=0, open_low=True, high=1)
         if approximate and (why := self._not_softmax(state)):
             raise ValueError(f"approximate=True needs the probabilities of a softmax; {why}")
+        if approximate and among is not None:
+            raise ValueError(
+                "approximate=True searches all classes, and among has those to score; leave one of them out"
+            )
 
         def exact(rows: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
             return *self._best_values(state, rows, width), np.zeros(rows.shape[0])
@@ -286,11 +297,19 @@ class Answers(ClassifierMixin, BaseEstimator):
             is_history = encoder is not None and encoder.column_labels is not None and encoder.takes(X)
             names, n = state.column_labels, state.features.n
             exclude = history if is_history else seen_in(state.by_column(x), state.classes, names, n)
-        if exclude is None:
-            positions, values, std = best(x, int(k))
+        wrong, allowed = (
+            None if labels is None else label_pattern(labels, x.shape[0], state.classes, name)
+            for name, labels in (("exclude", exclude), ("among", among))
+        )
+        by_place = state.variances is not None
+        if allowed is not None:
+            values_of = partial(self._all_values, state)
+            positions, values = best_among(x, int(k), allowed, wrong, values_of, in_place=by_place)
+            std = np.zeros(x.shape[0])
+        elif wrong is not None:
+            positions, values, std = best_but(x, int(k), wrong, best, in_place=by_place)
         else:
-            pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
-            positions, values, std = best_but(x, int(k), pattern, len(state.classes), best, in_place=by_place)
+            positions, values, std = best(x, int(k))
         answers = labels_at(state.classes, positions), stated(state, values).astype(np.float32)
         return (*answers, std) if return_std else answers
 

@@ -31,6 +31,7 @@ from manyclass.cli.messages import check_writable, note, print_table, waiting
 from manyclass.cli.options import WithProgress, flag, set_options
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.csr import rows_of
+from manyclass.datasets.inputs import BLANKS, Input
 from manyclass.datasets.logs import Histories
 from manyclass.datasets.stream import Records, as_classes, first_labels, known_labels, places_among
 from manyclass.labels import as_labels, readable
@@ -43,7 +44,7 @@ LOSSES = ("log_loss", "label_log_loss", "error")  # what only the model can comp
 TITLES = {"precision": "P", "ndcg": "nDCG", "psp": "PSP"}
 # Options that have an effect only with another one, and those that have none beside another one.
 NEEDS = {"recall": "approximate", "calibration": "coverage", "min_probability": "parents"}
-UNUSED = ("k", "threshold", "exclude_labels", "approximate")
+UNUSED = ("k", "threshold", "exclude_labels", "among", "approximate")
 WITHOUT = {"coverage": ("parents", *UNUSED), "parents": UNUSED}
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
 ROWS = 1024  # at a time, where a row may have many labels
@@ -482,9 +483,25 @@ class AncestorOptions:
         label_of = {str(name): label for label, name in name_of.items()}
         pairs = files.read_pairs(self.parents, "node", "parent").items()
         parents = {label_of.get(node, node): label_of.get(parent, parent) for node, parent in pairs}
-        if parents.keys().isdisjoint(name_of):
-            raise ValueError(f"{self.parents} has none of the model's classes, such as {next(iter(label_of))!r}")
+        _check_known(self.parents, parents, name_of)
         return parents
+
+
+def _check_known(path: str, labels: Iterable[Any], name_of: Mapping[Any, Any]) -> None:
+    """Raise ValueError where a file has none of the model's classes."""
+    if name_of.keys().isdisjoint(labels):
+        raise ValueError(f"{path} has none of the model's classes, such as {str(next(iter(name_of.values())))!r}")
+
+
+def _candidates(path: str, name_of: Mapping[Any, Any]) -> list[Any]:
+    """Return the labels whose names stand in a file, one a line."""
+    label_of = {str(name): label for label, name in name_of.items()}
+    names = [name for line in Input.of(path).lines() if (name := line.strip(BLANKS))]
+    labels = [label_of[name] for name in names if name in label_of]
+    _check_known(path, labels, name_of)
+    if len(labels) < len(names):
+        note(f"{path}: {len(names) - len(labels)} of {len(names)} labels are none of the model's")
+    return labels
 
 
 @dataclass
@@ -501,6 +518,8 @@ class PredictArguments(OnMappedModel, WithProgress):
         print only those of the k labels whose probability (of a margin model: score) is above this
     exclude_labels : bool
         leave out labels that the row already has in DATA
+    among : FILE
+        the only labels that rows may get, such as those in stock, one a line
     output : FILE
         file for the predictions, else stdout
     output_format : {"tsv", "jsonl", "xmc"}
@@ -518,6 +537,7 @@ class PredictArguments(OnMappedModel, WithProgress):
     k: int = K
     threshold: float | None = None
     exclude_labels: bool = False
+    among: str | None = None
     output: str | None = None
     output_format: Literal["tsv", "jsonl", "xmc"] = "tsv"
     approximate: bool = False
@@ -564,6 +584,7 @@ def _predict(args: PredictArguments, model: Classifier) -> None:
     if args.probabilities and not is_probability:
         raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
     parents, least = args.ancestors.read(name_of), least_score(args.threshold, is_probability=is_probability)
+    among = {} if args.among is None else {"among": as_labels(_candidates(args.among, name_of))}
     args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
     if (options := args.reading.set_options("last", "since")) and args.sets.calibration is None:
         raise ValueError(f"--{options[0]} is for fit, learn and evaluate; predict takes whole histories")
@@ -585,7 +606,7 @@ def _predict(args: PredictArguments, model: Classifier) -> None:
             nodes, p = model.predict_ancestor(rows, parents, min_probability=args.ancestors.min_probability)
             has_node = np.array([node is not None for node in nodes.tolist()], dtype=bool)
             return nodes[has_node], np.log(p[has_node]), np.cumsum(has_node)
-        how: dict[str, Any] = {"approximate": True, "recall": args.recall} if args.approximate else {}
+        how: dict[str, Any] = among | ({"approximate": True, "recall": args.recall} if args.approximate else {})
         how["exclude"] = None if exclude is None else exclude[block]
         return _above(least, *model.predict_top_k(rows, min(args.k, len(name_of)), **how))
 

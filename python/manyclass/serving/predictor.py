@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_choice, check_flag, check_number
 from manyclass.classifiers import predictions
-from manyclass.classifiers.exclusion import excluded, seen_in
+from manyclass.classifiers.exclusion import label_pattern, pattern_rows, seen_in
 from manyclass.datasets import SequenceEncoder, l2_normalize
-from manyclass.datasets.csr import ones_at
 from manyclass.labels import readable
 from manyclass.training.passes import time_limit
 from manyclass.training.state import Features
 
 LABELS: tuple[set[type], ...] = ({str}, {int, float}, {bool})  # kinds of labels that may stand in one list
-KEYS = ("rows", "row", "k", "exclude", "approximate", "threshold")
+KEYS = ("rows", "row", "k", "exclude", "among", "approximate", "threshold")
 LARGEST = float(np.finfo(np.float32).max)  # features are float32
 SCORES = 1 << 24  # that are found at once; the core looks at the clock within them
 SHOWN = 60  # characters of a wrong value that a message repeats
@@ -79,11 +78,12 @@ class Limits:
 
 
 class Query(NamedTuple):
-    """A request as a model takes it: rows as a matrix, and the classes that each row is not to get."""
+    """A request as a model takes it: rows as a matrix, and the classes that each row is not to get, or may get."""
 
     X: sp.csr_array | NDArray[np.float32]
     k: int
     exclude: sp.csr_array | None = None
+    among: sp.csr_array | None = None
     approximate: bool = False
     least: float = -math.inf
 
@@ -160,12 +160,13 @@ class Predictor:
         rows = [request["row"]] if "row" in request else request["rows"]
         if not isinstance(rows, list) or not 1 <= len(rows) <= self._max_rows:
             raise ValueError(f"rows is {_shown(rows)}; it must be a list of 1 to {self._max_rows} rows")
-        approximate, exclude = request.get("approximate", False), request.get("exclude")
+        approximate, exclude, among = request.get("approximate", False), request.get("exclude"), request.get("among")
         check_flag("approximate", approximate)
         if approximate and not self._recall:
             raise ValueError("approximate is true; this server was started without --approximate and has no index")
-        if approximate and exclude is not None:
-            raise ValueError("exclude is given with approximate, whose index knows no exclude; leave one of them out")
+        for key in ("exclude", "among"):
+            if approximate and request.get(key) is not None:
+                raise ValueError(f"{key} is given with approximate, whose index knows no {key}; leave one of them out")
         k, most = request.get("k", self._k), self._k if approximate else self._max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
         threshold = request.get("threshold", self._threshold)
@@ -173,8 +174,11 @@ class Predictor:
         X = self._matrix(rows)
         if exclude is not None:
             exclude = self._excluded([exclude] if "row" in request and exclude != "seen" else exclude, rows, X)
+        if among is not None:
+            for_all = isinstance(among, list) and not any(isinstance(label, list) for label in among)
+            among = self._pattern([among] if for_all else among, 1 if for_all else len(rows), "among")
         X = l2_normalize(sp.csr_array(X)) if self._normalize else X
-        return Query(X, k, exclude, approximate, least)
+        return Query(X, k, exclude, among, approximate, least)
 
     def _matrix(self, rows: list[Any]) -> Any:
         """Return the rows, which must all be of one kind."""
@@ -202,11 +206,13 @@ class Predictor:
     def _excluded(self, lists: Any, rows: list[Any], X: Any) -> sp.csr_array:
         if lists == "seen" and not (self._takes_histories and isinstance(rows[0], list)):
             return seen_in(X, self._classes, self._column_labels, self._n_features)
-        lists = rows if lists == "seen" else lists
+        return self._pattern(rows if lists == "seen" else lists, len(rows), "exclude")
+
+    def _pattern(self, lists: Any, n_rows: int, name: str) -> sp.csr_array:
         if not isinstance(lists, list) or not all(isinstance(labels, list) for labels in lists):
-            raise ValueError("exclude must be a list of labels for each row, for one row a list of labels, or 'seen'")
-        indptr, positions = excluded(self._labels(lists, "exclude"), len(rows), self._classes)
-        return ones_at(positions, np.diff(indptr), len(self._classes))
+            rule = "for one row a list of labels, or 'seen'" if name == "exclude" else "or one for all of them"
+            raise ValueError(f"{name} must be a list of labels for each row, {rule}")
+        return label_pattern(self._labels(lists, name), n_rows, self._classes, name)
 
     def _labels(self, lists: list[list[Any]], name: str) -> list[Any]:
         """Return lists of labels of JSON as the model has labels, without those that it cannot have."""
@@ -231,12 +237,12 @@ class Predictor:
         step, parts = max(1, SCORES // len(self._classes)), list[Any]()
         for first in range(0, n_rows, step):
             rows, seconds = slice(first, first + step), until - time.monotonic()
-            exclude = None if query.exclude is None else query.exclude[rows]
+            how |= {name: pattern_rows(getattr(query, name), rows) for name in ("exclude", "among")}
             try:
                 if seconds <= 0:
                     raise _core.TimeIsUpError
                 with time_limit(seconds):
-                    parts.append(self._model.predict_top_k(query.X[rows], k, **how, exclude=exclude))
+                    parts.append(self._model.predict_top_k(query.X[rows], k, **how))
             except _core.TimeIsUpError as error:
                 why = f"the scores of {first} of {n_rows} rows were found in time: send fewer at once"
                 raise TimeoutError(why) from error
