@@ -26,7 +26,7 @@ from manyclass.figures import FIGURES
 from manyclass.memory import check_there_is_memory
 from manyclass.weights.arrays import Ids
 
-Unseen = Literal["drop", "error"]
+Unseen = Literal["drop", "error", "wrong"]
 BINARIZER = (
     "fit takes an indicator matrix of several labels a row: from sklearn.preprocessing import MultiLabelBinarizer; "
     "Y = MultiLabelBinarizer(sparse_output=True).fit_transform(y)"

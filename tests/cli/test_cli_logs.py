@@ -62,6 +62,12 @@ def test_the_last_items_are_left_out_and_evaluated(tmp_path, seed, capsys):
     expected = by_hand.evaluate(before, [one[-1] for one in sequences])
     assert found["log_loss"] == pytest.approx(expected["log_loss"], rel=1e-6)  # blocks of rows add in another order
     assert found["n_rows"] == N_USERS
+    run("evaluate", tmp_path / "m", log, "--last", 1, "-k", 5, 2, "--exclude-seen", "--unseen", "wrong", "--json")
+    found, last = json.loads(capsys.readouterr().out), [one[-1] for one in sequences]
+    expected = by_hand.evaluate(before, last, k=(2, 5), exclude="seen")
+    names = [f"{name}_at_{k}" for name in ("hit", "mrr", "ndcg", "recall", "coverage", "novelty") for k in (2, 5)]
+    assert [found[name] for name in names] == pytest.approx([expected[name] for name in names])
+    assert found["hit_at_5"] < by_hand.evaluate(before, last, k=5)["hit_at_5"]  # some come again
     run("predict", tmp_path / "m", log, "-k", 3, "--exclude-labels")
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     labels, scores = model.predict_top_k(sequences, 3, exclude="seen")
@@ -86,6 +92,28 @@ def test_the_last_items_are_left_out_and_evaluated(tmp_path, seed, capsys):
     assert "items_per_row" in json.loads(capsys.readouterr().out)
     run("info", tmp_path / "m")
     assert f"{N_ITEMS} items, decay" in capsys.readouterr().out
+
+
+def test_long_histories_are_left_out_whole_and_new_items_count_as_wrong(tmp_path, seed, capsys):
+    rng = np.random.default_rng(seed)
+    rows = [(float(at), f"u{user}", f"item {rng.integers(30):02d}") for user in range(40) for at in range(25)]
+    log = written(tmp_path / "log.csv", rows)
+    how = ("--sequence-n-last", 2, "--sequence-min-count", 2)
+    run("fit", log, *LOG, "--last", 1, *how, "--output", tmp_path / "m", *QUICK)
+    model, (sequences, _) = load(tmp_path / "m"), histories(rows)
+    sequences[0][-1] = sequences[1][-1] = "new"
+    users = [f"u{user}" for user in range(40)]
+    ordered = dict(zip(sorted(users), sequences, strict=True))
+    log = written(tmp_path / "test.csv", [(at, user, ordered[user][at]) for user in users for at in range(25)])
+    capsys.readouterr()
+    for more in ((), ("--unseen", "wrong")):
+        run("evaluate", tmp_path / "m", log, "--last", 1, "-k", 5, "--exclude-seen", "--json", *more)
+        told = capsys.readouterr()
+        found = json.loads(told.out)
+        asked = {"k": 5, "exclude": "seen", **({"unseen": "wrong"} if more else {})}
+        expected = model.evaluate([one[:-1] for one in sequences], [one[-1] for one in sequences], **asked)
+        for name in ("hit_at_5", "mrr_at_5", "error", "log_loss"):
+            assert found[name] == pytest.approx(expected[name], rel=1e-6)
 
 
 def as_date(at):

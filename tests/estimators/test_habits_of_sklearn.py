@@ -18,6 +18,7 @@ from manyclass import (
     SoftmaxClassifier,
     SphericalClusterIndex,
     load_xmc,
+    metrics,
     tune_learning_rate,
 )
 from manyclass.cli.parser import main
@@ -261,9 +262,40 @@ def test_unseen_labels_are_dropped_and_counted_or_refused(name, problem):
             ask(X, some, unseen="error")
         with pytest.raises(ValueError, match="no row has a label that the model has seen"):
             ask(X, y + 100)
-        with pytest.raises(ValueError, match=r"unseen is 'eror'; it must be one of 'drop', 'error' \(did you mean"):
+        with pytest.raises(ValueError, match=r"unseen is 'eror'; it must be one of 'drop', 'error', 'wrong' \(did"):
             ask(X, y, unseen="eror")
         ask(X, y, unseen="error")
+
+
+@EACH
+def test_unseen_labels_are_wrong_where_asked_and_ranks_are_measured(name, problem):
+    X, y = problem
+    model, weights = model_of(name).fit(X, y), np.arange(1.0, N + 1)
+    some, ks = np.where(y == 1, 99, y), (1, 3)
+    found = model.evaluate(X, some, unseen="wrong", k=ks)
+    best = model.predict_top_k(X, 3)[0]
+    assert found["error"] == pytest.approx(np.mean(best[:, 0] != some))
+    for k in ks:
+        right = (best[:, :k] == some[:, np.newaxis]).any(axis=1)
+        assert found[f"hit_at_{k}"] == pytest.approx(right.mean())
+        assert found[f"recall_at_{k}"] == pytest.approx(right.mean())
+    dropped = model.evaluate(X, some, k=3)
+    assert dropped["mrr_at_3"] == metrics.mrr_at_k(some[some < 99, np.newaxis].tolist(), best[some < 99], 3)
+    assert dropped.get("log_loss") == found.get("log_loss")
+    if name == "gaussian":
+        return  # whose draws depend on a row's place
+    weighted = model.evaluate(X, some, weights, unseen="wrong")["error"]
+    assert weighted == pytest.approx(np.average(best[:, 0] != some, weights=weights))
+    assert model.score(X, some, weights, unseen="wrong") == pytest.approx(1 - weighted)
+    left_out = model.evaluate(X, y, k=2, exclude=best[:, :1])
+    assert left_out["hit_at_2"] == pytest.approx((best[:, 1:3] == y[:, np.newaxis]).any(axis=1).mean())
+    for wrong, told in (
+        ({"k": K + 1}, f"k is {K + 1}; it must be .* at most {K}"),
+        ({"exclude": [[]] * N}, "exclude is given without k"),
+        ({"k": 2, "sample_weight": weights}, "sample_weight is given with k"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            model.evaluate(X, y, **wrong)
 
 
 def test_the_weights_of_points_that_are_dropped_are_dropped(problem):

@@ -401,3 +401,27 @@ def test_rows_of_ids_are_sorted_and_what_comes_twice_is_told():
     assert _core.sort_rows(indptr, ids) == (7, 2)
     assert ids.tolist() == [1, 2, 4, 7, 7]
     assert _core.sort_rows(indptr[:2], ids[:3]) == (-1, 0)
+
+
+def test_a_report_has_each_measure_at_each_k(seed):
+    rng = np.random.default_rng(seed)
+    n, n_labels, ks = 60, 12, (1, 4, 7)
+    predicted = np.argsort(rng.random((n, n_labels)), axis=1)[:, :8]
+    lists, counts = [rng.choice(n_labels, rng.integers(1, 4), replace=False).tolist() for _ in range(n)], np.arange(12)
+    report = metrics.ranking_report(lists, predicted, ks, counts=counts)
+    for k in ks:
+        right = [[label in row for label in best[:k]] for row, best in zip(lists, predicted, strict=True)]
+        assert report[f"hit_at_{k}"] == np.mean([any(row) for row in right])
+        assert report[f"hit_at_{k}"] == metrics.hit_at_k(lists, predicted, k)
+        bits = -np.log2(np.maximum(counts, 1) / counts.sum())
+        assert report[f"novelty_at_{k}"] == pytest.approx(bits[predicted[:, :k]].mean())
+        for name in ("precision", "recall", "mrr", "ndcg"):
+            assert report[f"{name}_at_{k}"] == getattr(metrics, f"{name}_at_k")(lists, predicted, k)
+        assert report[f"coverage_at_{k}"] == metrics.coverage_at_k(predicted, n_labels, k)
+    y = rng.integers(n_labels, size=n)
+    assert metrics.ranking_report(y, predicted, 3)["hit_at_3"] == metrics.top_k_accuracy(y, predicted, 3)
+    names = np.array([f"n{label:02d}" for label in range(n_labels)])
+    assert metrics.ranking_report(names[y], names[predicted], 3) == metrics.ranking_report(y, predicted, 3)
+    some = np.where(rng.random(predicted.shape) < 0.5, predicted, -1)
+    told = some[:, :4][some[:, :4] >= 0]
+    assert metrics.novelty_at_k(some, counts, 4) == pytest.approx(bits[told].mean())

@@ -10,7 +10,6 @@ from sklearn.utils.metaestimators import available_if
 
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.classifiers.exclusion import Among, Exclude
 from manyclass.fitting.fit import SharedOptions, with_shared_options
 from manyclass.fitting.planners import MarginPlanner
 from manyclass.fitting.streams import Parts
@@ -175,27 +174,6 @@ class MarginClassifier(LabelClassifier):
 
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"
-
-    def predict_top_k(  # type: ignore[override]
-        self, X: Data, k: int, *, exclude: Exclude = None, among: Among = None
-    ) -> Any:
-        """Return the k labels of highest score with their scores, best first.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        k : int in [1, n_classes]
-        exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
-            What a row is not to get: see `SoftmaxClassifier.predict_top_k`.
-        among : such a matrix or list, or one list of labels, default=None
-            All that a row may get.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
-        scores : ndarray of shape (n_samples, k), float32; -inf where fewer than k labels are left
-        """
-        return super().predict_top_k(X, k, exclude=exclude, among=among)
 
     def _best_values(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
         positions, values = self._top_k(state, x, k)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,6 +27,7 @@ from manyclass.classifiers.exclusion import Among, Exclude, best_among, best_but
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import SavedModel, kind_of, write_model
 from manyclass.classifiers.label_sets import before_and_rank, deepest_nodes, ranked_in_sets, set_rule
+from manyclass.datasets.csr import ones_at
 from manyclass.fitting.points import Caller, by_name, indicator_lists, rows_of, some_rows
 from manyclass.labels import (
     Unseen,
@@ -38,6 +39,8 @@ from manyclass.labels import (
     positions_of,
     seen_positions,
 )
+from manyclass.metrics.inputs import places
+from manyclass.metrics.ranking import Places, ranking_report
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
 from manyclass.training.core_training import summarize
 from manyclass.training.state import Calibration, State, checked_weights, weights_left
@@ -248,7 +251,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         recall: float = 0.95,
         return_std: bool = False,
     ) -> Any:
-        """Return the k most probable labels of each row, and their log-probabilities, best first.
+        """Return the k most probable labels of each row, and their log-probabilities or scores, best first.
 
         Parameters
         ----------
@@ -270,7 +273,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         Returns
         -------
         labels : ndarray of shape (n_samples, k); missing where fewer are left: -1, NaN, "", NaT or else None
-        log_probabilities : ndarray of the shape of labels, float32, in nats; -inf where a label is missing
+        log_probabilities : ndarray of the shape of labels, float32, in nats; of an uncalibrated margin scores
+            -inf where a label is missing.
         std : ndarray of shape (n_samples,), float64, how far they may err
         """
         state, x = self._asked(X)
@@ -282,15 +286,23 @@ class Answers(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "approximate=True searches all classes, and among has those to score; leave one of them out"
             )
-
-        def exact(rows: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            return *self._best_values(state, rows, width), np.zeros(rows.shape[0])
-
         best: Best | None = None
         if approximate:
             asked = (int(k), float(recall), self.random_state, n_threads_from(self.n_jobs))
-            best = self._approximate(state).finder(x, *asked, exact)
-        best = best or exact
+            best = self._approximate(state).finder(x, *asked, self._exact(state))
+        positions, values, std = self._ranked(state, X, x, int(k), exclude, among, best)
+        answers = labels_at(state.classes, positions), stated(state, values).astype(np.float32)
+        return (*answers, std) if return_std else answers
+
+    def _exact(self, state: State) -> Best:
+        """Return what finds the best classes of rows by all scores."""
+        return lambda x, k: (*self._best_values(state, x, k), np.zeros(x.shape[0]))
+
+    def _ranked(
+        self, state: State, X: Data, x: Matrix, k: int, exclude: Exclude, among: Among = None, best: Best | None = None
+    ) -> tuple[Ids, Floats, Doubles]:
+        """Return positions of the best classes of rows x, which were made of X, with their values and std."""
+        best = best or self._exact(state)
         if isinstance(exclude, str):
             check_choice("exclude", exclude, ("seen",))
             encoder, history = state.encoder, cast(Any, X)
@@ -303,15 +315,9 @@ class Answers(ClassifierMixin, BaseEstimator):
         )
         by_place = state.variances is not None
         if allowed is not None:
-            values_of = partial(self._all_values, state)
-            positions, values = best_among(x, int(k), allowed, wrong, values_of, in_place=by_place)
-            std = np.zeros(x.shape[0])
-        elif wrong is not None:
-            positions, values, std = best_but(x, int(k), wrong, best, in_place=by_place)
-        else:
-            positions, values, std = best(x, int(k))
-        answers = labels_at(state.classes, positions), stated(state, values).astype(np.float32)
-        return (*answers, std) if return_std else answers
+            positions, values = best_among(x, k, allowed, wrong, partial(self._all_values, state), in_place=by_place)
+            return positions, values, np.zeros(x.shape[0])
+        return best(x, k) if wrong is None else best_but(x, k, wrong, best, in_place=by_place)
 
     def top_features(self, label: Any, k: int = 10) -> tuple[NDArray[Any], Doubles]:
         """Return the features of largest weight for a label, by their names if they have some, and these weights,
@@ -405,43 +411,77 @@ class Answers(ClassifierMixin, BaseEstimator):
         return {name: value for name, value in super().__getstate__().items() if name not in _NOT_COPIED}
 
     def evaluate(
-        self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
+        self,
+        X: Data,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        *,
+        unseen: Unseen = "drop",
+        k: Places | None = None,
+        exclude: Exclude = None,
     ) -> dict[str, float]:
-        """Return "log_loss" in nats, "error" and "top5_error", exact means over rows, without an (N, K) array; and
-        "n_unseen", how many rows have a label that fit has not seen, which are left out or, with unseen="error",
-        refused. Of several labels: the log-loss of a row's labels, "label_log_loss" of all labels as yes or no, and
-        "precision_at_1", 3, 5. Means are weighted by `sample_weight`."""
-        state, x, weights, positions = self._labelled(X, y, sample_weight, unseen)
-        if positions is None:
-            return self._evaluated_lists(state, x, lists_of(state, y, x.shape[0]), weights)
-        means = summarize(*self._log_losses(state, x, positions), weights)
-        means = {name: value for name, value in means.items() if self._scores_are_log_odds(state) or name != "log_loss"}
-        return {**means, "n_unseen": len(y) - len(positions)}
+        """Return exact means over rows, without an (n_samples, n_classes) array.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or raw, as in fit
+        y : array-like of labels, as in fit
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of rows in all means; not with k.
+        unseen : {"drop", "error", "wrong"}, default="drop"
+            Rows whose label fit has not seen are left out, refused, or wrong, in all measures but the log-loss.
+        k : int or sequence of int, default=None
+            Measures of the first k labels, of each k: those of `manyclass.metrics.ranking_report`.
+        exclude : as in `predict_top_k`, default=None
+            What k labels leave out, as "seen". The other measures are of all classes.
+
+        Returns
+        -------
+        dict of str to float
+            "log_loss" in nats, "error" and "top5_error"; and "n_unseen", how many rows have a label that fit has not
+            seen. Of several labels: the log-loss of a row's labels, "label_log_loss" of all labels as yes or no, and
+            "precision_at_1", 3, 5. With k: "hit_at_10", "mrr_at_10", ...
+        """
+        state, x, weights, lists, rows = self._labelled(X, y, sample_weight, unseen)
+        left, known = weights_left(weights, rows, "has a label seen in fit"), some_rows(x, rows)
+        if state.several:
+            means = self._evaluated_lists(state, known, lists, left)
+        else:
+            means = summarize(*self._log_losses(state, known, lists.indices), left)
+            if not self._scores_are_log_odds(state):
+                del means["log_loss"]
+            means["n_unseen"] = x.shape[0] - len(rows)
+        if k is not None:
+            if weights is not None:
+                raise ValueError("sample_weight is given with k, whose measures have no weights; leave one of them out")
+            most = int(places(k).max())
+            check_number("k", most, low=1, high=len(state.classes), integer=True)
+            ranked, _, _ = self._ranked(state, X, x, most, exclude)
+            means |= ranking_report(lists, ranked[rows], k, counts=state.counts)
+        elif exclude is not None:
+            raise ValueError("exclude is given without k, whose measures leave labels out; give k, too")
+        return with_wrong(means, share_of(weights, rows, x.shape[0])) if unseen == "wrong" else means
 
     def _labelled(
         self, X: Data, y: Any, sample_weight: ArrayLike | None, unseen: Unseen
-    ) -> tuple[State, Matrix, Doubles | None, Ids | None]:
-        """Return the state, rows, their weights and the positions of their labels, but for rows of unseen ones.
-
-        Of several labels there are no positions, and all rows.
-        """
-        check_choice("unseen", unseen, ("drop", "error"))
+    ) -> tuple[State, Matrix, Doubles | None, sp.csr_array, NDArray[np.intp]]:
+        """Return the state, rows and their weights, the labels of the rows with one that is a class, and which."""
+        check_choice("unseen", unseen, get_args(Unseen))
         state, x = self._asked(X)
         weights = checked_weights(sample_weight, x.shape[0])
         if state.several:
-            return state, x, weights, None
-        positions, known_rows = seen_positions(y, x.shape[0], state.classes, unseen)
-        return state, some_rows(x, known_rows), weights_left(weights, known_rows, "has a label seen in fit"), positions
+            lists = lists_of(state, y, x.shape[0])
+            rows = np.flatnonzero(np.diff(lists.indptr))
+            return state, x, weights, lists[rows], rows
+        positions, rows = seen_positions(y, x.shape[0], state.classes, unseen)
+        return state, x, weights, ones_at(positions, np.ones(len(rows)), len(state.classes)), rows
 
     def _evaluated_lists(
         self, state: State, x: Matrix, lists: sp.csr_array, weights: Doubles | None
     ) -> dict[str, float]:
         """The precisions and log-losses of several labels a row."""
         ks = [k for k in (1, 3, 5) if k <= len(state.classes)]
-        labelled = np.diff(lists.indptr) > 0
-        best, weights = self._top_k(state, x, ks[-1])[0][labelled], weights_left(weights, labelled, "has labels")
-        x, lists = x[labelled], lists[labelled]
-        indptr, ids, _ = csr_parts(lists)
+        best, (indptr, ids, _) = self._top_k(state, x, ks[-1])[0], csr_parts(lists)
         hits = _core.label_hits(indptr, ids, np.ascontiguousarray(best))
         precisions = {f"precision_at_{k}": float(np.average(hits[:, :k].mean(axis=1), weights=weights)) for k in ks}
         precisions = {"error": 1 - precisions["precision_at_1"], **precisions}
@@ -455,19 +495,22 @@ class Answers(ClassifierMixin, BaseEstimator):
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
         """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning. Of
         several labels the share of rows with exactly the right ones."""
-        state, x, weights, positions = self._labelled(X, y, sample_weight, unseen)
-        if positions is None:
+        if self._fitted.several:
+            state, x = self._asked(X)
             wrong = abs(sp.csr_array(self._indicator(state, x)) - lists_of(state, y, x.shape[0])).sum(axis=1)
-            return float(np.average(wrong == 0, weights=weights))
-        if n_unseen := len(y) - len(positions):
+            return float(np.average(wrong == 0, weights=checked_weights(sample_weight, x.shape[0])))
+        state, x, weights, lists, rows = self._labelled(X, y, sample_weight, unseen)
+        left = weights_left(weights, rows, "has a label seen in fit")
+        if (n_unseen := x.shape[0] - len(rows)) and unseen == "drop":
             warnings.warn(
-                f"{n_unseen} of {len(y)} points have labels unseen in fit and are left out of the score; "
-                "unseen='error' refuses them",
+                f"{n_unseen} of {x.shape[0]} points have labels unseen in fit and are left out of the score; "
+                "unseen='error' refuses them, unseen='wrong' counts them",
                 UserWarning,
                 stacklevel=outer_level(),
             )
-        best, _ = self._top_k(state, x, 1)
-        return float(np.average(best[:, 0] == positions, weights=weights))
+        best, _ = self._top_k(state, some_rows(x, rows), 1)
+        accuracy = float(np.average(best[:, 0] == lists.indices, weights=left))
+        return accuracy * (share_of(weights, rows, x.shape[0]) if unseen == "wrong" else 1.0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings.
@@ -519,6 +562,19 @@ def lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
     if lists.shape[1] != len(state.classes):
         raise ValueError(f"y has {lists.shape[1]} columns; the model has {len(state.classes)} classes")
     return lists
+
+
+def share_of(weights: Doubles | None, rows: NDArray[np.intp], n_rows: int) -> float:
+    """Return the share of all weight that some rows have."""
+    return len(rows) / n_rows if weights is None else float(weights[rows].sum() / weights.sum())
+
+
+def with_wrong(means: Mapping[str, float], share: float) -> dict[str, float]:
+    """Return means over a share of the rows, where the others count as wrong, in all but losses, counts and shares of
+    labels."""
+    right = ("precision", "hit", "recall", "mrr", "ndcg")
+    scaled = {name: share * mean for name, mean in means.items() if name.startswith(right)}
+    return {**means, **scaled, **{name: 1 - share * (1 - means[name]) for name in means if name.endswith("error")}}
 
 
 def least_score(threshold: float | None, *, is_probability: bool) -> float:

@@ -203,6 +203,8 @@ class Expected:
         What makes rows of texts or histories.
     learns : bool
         Whether new items of histories get columns.
+    excludes : bool
+        Whether what histories have is to be left out.
     groups : str or None
         The column of a table that has the group of each row.
     several : bool
@@ -221,6 +223,7 @@ class Expected:
     need_label: bool = False
     n_jobs: int | None = None
     learns: bool = False
+    excludes: bool = False
     groups: str | None = None
 
 
@@ -355,7 +358,8 @@ def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | 
     """Read labelled rows; see `labelled`. `which` None: all labels where several are expected, else the first."""
     records = read(reading, path, expected)
     if isinstance(records.X, Histories) and isinstance(expected.vectorizer, SequenceEncoder):
-        records = tell(next_items(records, expected.vectorizer, learns=expected.learns))
+        how = {"learns": expected.learns, "excludes": expected.excludes}
+        records = tell(next_items(records, expected.vectorizer, **how))
     X = features(reading, records.X, expected.vectorizer)
     return labelled(records, X, which or ("all" if expected.several else "first"))
 
@@ -391,7 +395,7 @@ def labelled(records: Records, X: Any, which: str) -> Records:
     if any(dropped.values()):
         X, Y, groups = rows_of(X, rows), Y[rows], taken(groups, rows)
     Y = first_labels(Y) if which == "first" else Y
-    return replace(records, X=X, Y=Y, dropped=dropped, groups=groups)
+    return replace(records, X=X, Y=Y, dropped=records.dropped | dropped, groups=groups)
 
 
 def rows_with_features(X: Any) -> NDArray[np.bool_]:

@@ -41,9 +41,9 @@ from manyclass.weights.tensor_file import open_tensors
 K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say
 PLACES = (1, 3, 5)  # k of P@k, nDCG@k and PSP@k
 LOSSES = ("log_loss", "label_log_loss", "error")  # what only the model can compute
-TITLES = {"precision": "P", "ndcg": "nDCG", "psp": "PSP"}
+TITLES = {"precision": "P", "recall": "R", "ndcg": "nDCG", "psp": "PSP", "mrr": "MRR"}
 # Options that have an effect only with another one, and those that have none beside another one.
-NEEDS = {"recall": "approximate", "calibration": "coverage", "min_probability": "parents"}
+NEEDS = {"recall": "approximate", "exclude_seen": "k", "calibration": "coverage", "min_probability": "parents"}
 UNUSED = ("k", "threshold", "exclude_labels", "among", "approximate")
 WITHOUT = {"coverage": ("parents", *UNUSED), "parents": UNUSED}
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
@@ -207,7 +207,32 @@ def print_evaluation(heading: Mapping[str, str], result: Mapping[str, Any]) -> N
     print_table({**heading, **as_text(result)})
 
 
-def evaluated(model: Classifier, data: Records, propensities: NDArray[np.float64] | None = None) -> dict[str, Any]:
+@dataclass(kw_only=True)
+class RankOptions:
+    """Measures of ranks.
+
+    Attributes
+    ----------
+    k : K
+        numbers of labels, such as -k 5 10 20: then the measures of the first k labels are hit, P, R, MRR, nDCG, the
+        share of all labels that are shown (coverage), and how rare these are, in bits (novelty)
+    exclude_seen : bool
+        in these measures, leave out what a row has: all items of a history (--sequences)
+    unseen : {"drop", "wrong"}
+        rows whose label, or next item, the model has not seen: drop them, or count them as wrong, but in the log-loss
+    """
+
+    k: tuple[int, ...] = ()
+    exclude_seen: bool = False
+    unseen: Literal["drop", "wrong"] = "drop"
+
+
+SHORT = RankOptions()  # measures of `PLACES`
+
+
+def evaluated(
+    model: Classifier, data: Records, propensities: NDArray[np.float64] | None = None, ranks: RankOptions = SHORT
+) -> dict[str, Any]:
     """Return what there is to measure, the rows that count and those that were dropped.
 
     Parameters
@@ -216,6 +241,7 @@ def evaluated(model: Classifier, data: Records, propensities: NDArray[np.float64
     data : Records
     propensities : ndarray of shape (n_classes,), optional
         Then PSP is among the results.
+    ranks : RankOptions
 
     Raises
     ------
@@ -224,9 +250,11 @@ def evaluated(model: Classifier, data: Records, propensities: NDArray[np.float64
     """
     Y = known_labels(model.classes_, data.labels, data.Y)
     known_rows = np.flatnonzero(np.diff(Y.indptr) > 0)
-    dropped = {**data.dropped, "with_unseen_label": Y.shape[0] - len(known_rows)}
-    if dropped["with_unseen_label"]:
-        note(f"dropped {dropped['with_unseen_label']} rows whose label the model has not seen")
+    n_unseen, are_wrong = Y.shape[0] - len(known_rows), ranks.unseen == "wrong"
+    dropped = {**data.dropped, "with_unseen_label": n_unseen}
+    if n_unseen:
+        verb = "counted as wrong" if are_wrong else "dropped"
+        note(f"{verb} {n_unseen} rows whose label the model has not seen")
     if len(known_rows) == 0:
         label, other = model.classes_.tolist()[0], data.labels[data.Y.indices[:1]].tolist()[0]
         why = "no row has a label that the model has seen: its labels are such as"
@@ -234,40 +262,46 @@ def evaluated(model: Classifier, data: Records, propensities: NDArray[np.float64
     if lost := int((np.diff(data.Y.indptr) - np.diff(Y.indptr))[known_rows].sum()):
         dropped["unseen_labels_of_other_rows"] = lost
     with waiting(f"evaluating {len(known_rows)} rows on {len(model.classes_)} classes"):
-        measures = _measured(model, rows_of(data.X, known_rows), Y[known_rows], propensities)
-    return {**measures, "n_rows": len(known_rows), "dropped_rows": dropped}
+        exclude: Any = "seen" if ranks.exclude_seen else None
+        if data.seen is not None:
+            exclude = known_labels(model.classes_, data.labels, data.seen)[known_rows]
+        rows = rows_of(data.X, known_rows)
+        measures = _measured(model, rows, Y[known_rows], propensities, ranks.k, exclude)
+    n_rows = Y.shape[0] + dropped.get("next_items", 0) if are_wrong else len(known_rows)
+    return {**predictions.with_wrong(measures, len(known_rows) / n_rows), "n_rows": n_rows, "dropped_rows": dropped}
 
 
-def _measured(model: Classifier, X: Any, Y: sp.csr_array, propensities: NDArray[Any] | None) -> dict[str, Any]:
+def _measured(
+    model: Classifier, X: Any, Y: sp.csr_array, propensities: Any, places: tuple[int, ...], exclude: Any
+) -> dict[str, Any]:
     """Return the measures of rows, each of which has a label among the model's classes."""
     several, one_label = takes_several(model), int(np.diff(Y.indptr).max()) == 1
-    ks = tuple(k for k in PLACES if k <= len(model.classes_))
-    best, scores = model.predict_top_k(X, ks[-1])
-    places = np.searchsorted(model.classes_, best)
+    ks = places or tuple(k for k in PLACES if k <= len(model.classes_))
+    labels, scores = model.predict_top_k(X, max(ks), exclude=exclude)
+    best = np.where(scores > -np.inf, np.searchsorted(model.classes_, labels), -1)
     losses: Mapping[str, Any] = {}
     if several or one_label:  # estimators want labels sorted within rows
         losses = model.evaluate(X, Y.sorted_indices() if several else model.classes_[first_label(Y)])
     result = {name: value for name, value in losses.items() if name in LOSSES}
-    result.setdefault("error", 1 - metrics.precision_at_k(Y, places, 1))
-    if one_label:
-        shares = np.atleast_1d(metrics.top_k_accuracy(first_label(Y), places, ks))
-        result |= {f"top{k}_error": 1 - float(share) for k, share in zip(ks[1:], shares[1:], strict=True)}
-    measures = {"precision": metrics.precision_at_k(Y, places, ks), "ndcg": metrics.ndcg_at_k(Y, places, ks)}
+    result.setdefault("error", 1 - metrics.precision_at_k(Y, best, 1))
+    report = metrics.ranking_report(Y, best, ks, counts=model.class_count_)
+    if one_label and not places:
+        result |= {f"top{k}_error": 1 - report[f"hit_at_{k}"] for k in ks[1:]}
+    result |= {name: value for name, value in report.items() if places or name.startswith(("precision", "ndcg"))}
     if propensities is not None:
-        measures["psp"] = metrics.psp_at_k(Y, places, propensities, ks)
-    for name, values in measures.items():
-        result |= {f"{name}_at_{k}": float(v) for k, v in zip(ks, np.atleast_1d(values), strict=True)}
-    if has_probabilities(model):
-        k, log_p = ks[-1] if several else 1, scores.astype(np.float64)
+        shares = metrics.psp_at_k(Y, best, propensities, ks)
+        result |= {f"psp_at_{k}": float(share) for k, share in zip(ks, np.atleast_1d(shares), strict=True)}
+    if has_probabilities(model) and exclude is None:
+        k, log_p = max(ks) if several else 1, scores.astype(np.float64)
         stated = {"ece": np.exp(log_p)}
         if (calibration := model.calibration_) is not None:
             if several:
                 p = np.exp(calibration.uncalibrated(log_p))
             else:
-                p = predictions.uncalibrated_confidence(model, X, best[:, 0])
+                p = predictions.uncalibrated_confidence(model, X, labels[:, 0])
             stated["ece_uncalibrated"] = p.reshape(len(best), -1)
         for name, p in stated.items():  # rounding can leave the logarithm of a probability of one above zero
-            result[name] = metrics.expected_calibration_error(Y, places[:, :k], np.minimum(p[:, :k], 1))
+            result[name] = metrics.expected_calibration_error(Y, best[:, :k], np.minimum(p[:, :k], 1))
     return result
 
 
@@ -290,7 +324,7 @@ def as_text(result: Mapping[str, Any]) -> dict[str, str]:
             shown["dropped rows"] = ", ".join(f"{count} {lack.replace('_', ' ')}" for lack, count in value.items())
         else:
             unit = " nats" if name.endswith("log_loss") else ""
-            shown[f"{TITLES[measure]}@{k}" if separator else name] = f"{value:.6f}{unit}"
+            shown[f"{TITLES.get(measure, measure)}@{k}" if separator else name] = f"{value:.6f}{unit}"
     return shown
 
 
@@ -333,6 +367,7 @@ class EvaluateArguments(OnMappedModel):
     json: bool = False
     labels: Literal["auto", "first", "all"] = "auto"
     propensities: str | None = None
+    ranks: RankOptions
     sets: SetOptions
     columns: ChoiceColumns
 
@@ -348,12 +383,14 @@ def evaluate(args: EvaluateArguments) -> int:
     ECE. With --coverage the table has the share of rows whose label is in their set, and the mean number of labels of a
     set.
 
-    Rows without a label, without a feature, or with a label that the model has not seen are dropped; a note says how
-    many. In the share of sets, labels that the model has not seen count as missed.
+    Rows without a label, without a feature, or, but for --unseen wrong, with a label that the model has not seen are
+    dropped; a note says how many. In the share of sets, labels that the model has not seen count as missed.
 
     A choice model has the log-loss and the error of a table of choices.
     """
     check_options(args)
+    for k in args.ranks.k:
+        check_number("k", k, low=1, integer=True)
     if choices := choice_model(args, args.columns):
         sets, _ = args.columns.read(args.data, args.reading, *choices)
         result = {**choices[0].evaluate(sets), "n_rows": sets.n_rows}
@@ -365,7 +402,7 @@ def evaluate(args: EvaluateArguments) -> int:
 def _evaluate_rows(args: EvaluateArguments, model: Classifier) -> dict[str, Any]:
     """Return the measures of a model of classes."""
     expected = expected_by(model, need_label=True)
-    expected = replace(expected, several=args.labels == "all" or expected.several)
+    expected = replace(expected, several=args.labels == "all" or expected.several, excludes=args.ranks.exclude_seen)
     which = args.labels if args.labels != "auto" else None
     rows = labelled_rows(args.reading, args.data, expected, which)
     weights = None
@@ -375,7 +412,7 @@ def _evaluate_rows(args: EvaluateArguments, model: Classifier) -> dict[str, Any]
         Y = first_labels(records.Y) if is_first else records.Y
         weights = _propensities(model.classes_, records.labels, Y)
     args.sets.prepare(args.reading, model)
-    result = evaluated(model, rows, weights)
+    result = evaluated(model, rows, weights, args.ranks)
     coverage = args.sets.coverage
     return result if coverage is None else result | coverage_of_sets(model, rows, coverage)
 

@@ -87,7 +87,8 @@ def _values(kind: str, hint: Any, default: Any) -> dict[str, Any]:
         return {"choices": get_args(hint) or re.findall(r'"(.*?)"', choices[1] if choices else "")}
     if hint is None or hint in (int, float):
         return {"type": hint or converter(kind)}
-    return dict({list: {"action": "append"}, tuple: {"nargs": "+"}}.get(get_origin(hint), {}))
+    of_several: dict[Any, dict[str, Any]] = {list: {"action": "append"}, tuple: {"nargs": "+"}}
+    return of_several[get_origin(hint)] | {"type": get_args(hint)[0]} if get_origin(hint) in of_several else {}
 
 
 # Commands

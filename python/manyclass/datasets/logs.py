@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -110,7 +111,7 @@ def _check_options(names: Sequence[str], gap: float | None, last: int | None, si
         raise ValueError("--last and --since are two ways to tell events apart; leave out one")
 
 
-def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = False) -> Records:
+def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = False, excludes: bool = False) -> Records:
     """Return the rows of histories with the items that came next as labels: of those told apart, where some are.
 
     Parameters
@@ -120,6 +121,8 @@ def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = Fal
     encoder : SequenceEncoder
     learns : bool
         Whether items that it does not know get columns.
+    excludes : bool
+        Whether the records have what each history has, however long it is.
     """
     histories: Histories = records.X
     if learns:
@@ -129,8 +132,12 @@ def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = Fal
     lengths = list(map(len, histories))
     n, n_items = len(rows.y), int(sum(lengths) - np.minimum(first, lengths).sum())
     notes = records.notes
-    if n_items > n:
+    dropped = {"next_items": n_items - n} if n_items > n else {}
+    if dropped:
         message = f"left out {n_items - n} next items that are new, or come after none that is known"
         notes += (f"{records.name}: {message}",)
     Y = ones_at(rows.y, np.ones(n), len(encoder.items_))
-    return replace(records, X=rows.X, Y=Y, labels=encoder.items_, notes=notes)
+    whole = copy(encoder)
+    whole.n_last_, whole.decay_ = np.iinfo(np.int32).max, 0.0
+    seen = whole.next_items(histories, n_first=first).X if excludes else None
+    return replace(records, X=rows.X, Y=Y, labels=encoder.items_, notes=notes, seen=seen, dropped=dropped)

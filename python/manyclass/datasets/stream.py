@@ -486,11 +486,14 @@ class Records:
     form : str
         The form that they had.
     dropped : dict
-        Number of rows "without_label" and "without_feature" (and with a label), where these have been dropped.
+        Number of rows "without_label" and "without_feature" (and with a label), where these have been dropped, and of
+        "next_items" that are new, or come after none that is known.
     notes : tuple of str
         What a user should know of the reading.
     groups : ndarray of shape (n_rows,), or None
         The group of each row.
+    seen : csr_array of shape (n_rows, n_items), or None
+        The items of the history of each row, where they are to be left out, in columns as those of Y.
     """
 
     X: Any
@@ -502,6 +505,7 @@ class Records:
     dropped: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     groups: NDArray[Any] | None = None
+    seen: sp.csr_array | None = None
 
 
 def read_records(form: str, source: Input, layout: Layout, *, cache: bool = False) -> Records:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.metrics.inputs import best_predictions, checked_shares, label_rows, numbered, single_labels
+from manyclass.metrics.inputs import best_predictions, checked_shares, numbered, truth_rows
 
 
 def expected_calibration_error(
@@ -79,8 +79,7 @@ def expected_calibration_error(
         raise ValueError(f"predicted has shape {columns.shape}; it must have one axis, or two with labels of a row")
     shape = (len(columns), 1) if columns.ndim == 1 else columns.shape
     y_true, positions = numbered(y_true, np.ma.asarray(predicted).reshape(shape))
-    lists = isinstance(y_true, list | tuple) and len(y_true) and not np.isscalar(y_true[0])
-    truth = label_rows("y_true", y_true) if lists or hasattr(y_true, "tocsr") else single_labels("y_true", y_true, None)
+    truth = truth_rows("y_true", y_true, None)
     best = best_predictions(np.asarray(positions), truth, shape[1])
     right = _core.label_hits(truth.indptr, truth.ids, best)
     p = checked_shares("confidences", confidences, columns.shape).reshape(shape)

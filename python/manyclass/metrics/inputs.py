@@ -138,6 +138,12 @@ def single_labels(name: str, y: Any, predicted: Any) -> LabelRows:
     return LabelRows(np.arange(len(ids) + 1, dtype=np.int64), ids, n_labels)
 
 
+def truth_rows(name: str, truth: Any, predicted: Any) -> LabelRows:
+    """Return the labels of rows, which have one each, an array of them, or several."""
+    lists = isinstance(truth, list | tuple) and len(truth) and not np.isscalar(truth[0])
+    return label_rows(name, truth) if lists or hasattr(truth, "tocsr") else single_labels(name, truth, predicted)
+
+
 def best_predictions(predicted: Any, truth: LabelRows, k: int, n_labels: int | None = None) -> NDArray[np.int32]:
     """Return the first k labels (n, at most k) predicted for each row of `truth`, -1 where there is none.
 

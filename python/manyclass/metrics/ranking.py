@@ -1,4 +1,4 @@
-"""What the first k predictions are worth: precision, recall, nDCG, reciprocal rank, coverage, averaged over rows."""
+"""What the first k predictions are worth: hits, precision, recall, nDCG, reciprocal rank, coverage and novelty."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from manyclass.metrics.inputs import (
     places,
     ranked_labels,
     single_labels,
+    truth_rows,
 )
 
 Places = int | Sequence[int]
 Measured = float | NDArray[np.float64]
+# What `ranking_report` calls a measure, and what the core does.
+CORE_MEASURES = {"precision": "precision", "recall": "recall", "mrr": "reciprocal_rank", "ndcg": "ndcg"}
 
 
 def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
@@ -100,6 +103,43 @@ def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
     0.75
     """
     return _mean("recall", Y_true, predicted, k)
+
+
+def hit_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
+    r"""The share of rows with a right label among their first k predictions, HR@k; of one label a row top-k accuracy.
+
+    :math:`\frac{1}{n} \sum_i \max_{j \le k} y_{i, r_i(j)}`; a row without labels counts as 0.
+
+    Parameters
+    ----------
+    Y_true : array-like of shape (n,), SciPy CSR of shape (n, K), or list of n lists of int
+        The label of each row, or its labels, as in `precision_at_k`.
+    predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
+        As in `precision_at_k`.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        In [0, 1]; a float if k is a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `precision_at_k`.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import hit_at_k
+    >>> hit_at_k([[0, 2], [1]], [[1, 2, 0], [0, 3, 2]], k=(1, 3))
+    array([0. , 0.5])
+    """
+    ks = places(k)
+    Y_true, predicted = numbered(Y_true, predicted)
+    truth = truth_rows("Y_true", Y_true, predicted)
+    right = _core.label_hits(truth.indptr, truth.ids, best_predictions(predicted, truth, int(ks.max())))
+    return _shaped_as(k, np.logical_or.accumulate(right, axis=1)[:, np.minimum(ks, right.shape[1]) - 1].mean(axis=0))
 
 
 def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
@@ -282,7 +322,7 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
     >>> top_k_accuracy([2, 0], [[1, 2, 0], [0, 1, 2]], k=(1, 2))
     array([0.5, 1. ])
     """
-    return _mean("recall", y_true, predicted, k, single=True)
+    return _mean("recall", y_true, predicted, k, single_labels)
 
 
 def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
@@ -354,11 +394,100 @@ def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) ->
     return _shaped_as(k, np.array(n_found) / n_labels)
 
 
-def _mean(measure: str, Y_true: Any, predicted: Any, k: Places, *, single: bool = False) -> Measured:
-    """Return the mean over rows of a measure of the core; `single`: of rows with one label each."""
+def novelty_at_k(predicted: ArrayLike, counts: ArrayLike, k: Places = (1, 3, 5)) -> Measured:
+    r"""The mean self-information of the first k predictions, in bits: how rare what is shown is in the training data.
+
+    The mean of :math:`-\log_2 (c_l / \sum_j c_j)` over all predictions, :math:`c_l` being the rows of label l in
+    training, at least 1 (Zhou et al. 2010, with shares of rows for those of users).
+
+    Parameters
+    ----------
+    predicted : array-like of int of shape (n, m), m >= k
+        Label positions in [0, K), best first, -1 where there is none.
+    counts : array-like of shape (K,)
+        Rows of each label, as `class_count_` has them.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        A float if k is a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If predictions are not integers in this range, or have fewer than k columns, or a count is below 0.
+
+    References
+    ----------
+    T. Zhou et al., "Solving the apparent diversity-accuracy dilemma of recommender systems", PNAS 107, 2010.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import novelty_at_k
+    >>> novelty_at_k([[0, 1], [0, 2]], [2, 1, 1], k=(1, 2))
+    array([1. , 1.5])
+    """
+    ks, rows_of_labels = places(k), checked_shares("counts", counts, (np.size(counts),), high=np.inf)
+    best = ranked_labels(predicted, int(ks.max()), len(rows_of_labels))
+    bits = -np.log2(np.maximum(rows_of_labels, 1) / max(1.0, rows_of_labels.sum()))
+    sums = np.where(best >= 0, bits[best], 0).sum(axis=0).cumsum()
+    return _shaped_as(k, sums[ks - 1] / np.maximum(1, (best >= 0).sum(axis=0).cumsum()[ks - 1]))
+
+
+def ranking_report(
+    Y_true: Any, predicted: Any, k: Places = (1, 3, 5), *, counts: ArrayLike | None = None
+) -> dict[str, float]:
+    """All measures of the first k predictions, of each k, as recommenders are compared by.
+
+    Parameters
+    ----------
+    Y_true : array-like of shape (n,), SciPy CSR of shape (n, K), or list of n lists of int
+        The label of each row, or its labels, as in `hit_at_k`.
+    predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
+        As in `precision_at_k`.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+    counts : array-like of shape (K,), default=None
+        Rows of each label in training. Then predictions are label positions, and coverage and novelty are told, too.
+
+    Returns
+    -------
+    dict of str to float
+        "hit_at_k", "precision_at_k", "recall_at_k", "mrr_at_k" and "ndcg_at_k" for each k, and with counts
+        "coverage_at_k" and "novelty_at_k".
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `hit_at_k`, `coverage_at_k` and `novelty_at_k`.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import ranking_report
+    >>> ranking_report([2, 0], [[1, 2], [0, 1]], k=2)
+    {'hit_at_2': 1.0, 'precision_at_2': 0.5, 'recall_at_2': 1.0, 'mrr_at_2': 0.75, 'ndcg_at_2': 0.8154648767857288}
+    """
+    ks = places(k).tolist()
+    table: dict[str, Any] = {"hit": hit_at_k(Y_true, predicted, ks)}
+    for name, measure in CORE_MEASURES.items():
+        table[name] = _mean(measure, Y_true, predicted, ks, truth_rows)
+    if counts is not None:
+        table |= {
+            "coverage": coverage_at_k(predicted, np.size(counts), ks),
+            "novelty": novelty_at_k(predicted, counts, ks),
+        }
+    return {
+        f"{name}_at_{place}": float(v) for name, values in table.items() for place, v in zip(ks, values, strict=True)
+    }
+
+
+def _mean(measure: str, Y_true: Any, predicted: Any, k: Places, read: Any = None) -> Measured:
+    """Return the mean over rows of a measure of the core; `read`: of rows that may have one label each."""
     ks = places(k)
     Y_true, predicted = numbered(Y_true, predicted)
-    truth = single_labels("y_true", Y_true, predicted) if single else label_rows("Y_true", Y_true)
+    truth = label_rows("Y_true", Y_true) if read is None else read("y_true", Y_true, predicted)
     best = best_predictions(predicted, truth, int(ks.max()))
     return _shaped_as(k, _core.ranking_means(measure, truth.indptr, truth.ids, best, ks))
 
