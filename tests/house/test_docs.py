@@ -155,6 +155,29 @@ def test_python_on_the_pages_runs(block, folder):
     exec(compile(block[1], block[0], "exec"), {})
 
 
+@pytest.mark.filterwarnings("ignore::")  # of MLflow, about itself
+@pytest.mark.parametrize("package", ["mlflow", "onnxruntime"])
+def test_the_code_for_mlflow_and_onnx_answers_as_the_model(package, folder):
+    other = pytest.importorskip(package, reason=f"the page says: pip install {package}")
+    (code,) = [block for name, block in blocks("py") if name == "deploy.rst" and f"import {package[:4]}" in block]
+    if package == "mlflow":
+        pd = pytest.importorskip("pandas", reason="the extra 'tables' has pandas")
+        texts = [" ".join(words) for words in sentences()]
+        model = manyclass.SoftmaxClassifier(random_state=0).fit(texts, ["colour", "number"] * 100)
+        model.save("texts.model")
+        exec(compile(code, "deploy.rst", "exec"), {})
+        found = other.pyfunc.load_model("texts_mlflow").predict(pd.DataFrame({"text": texts[:5]}))
+        assert found["labels"].tolist() == model.predict_top_k(texts[:5], 2)[0].tolist()
+    else:
+        pytest.importorskip("onnx", reason="the page says: pip install onnx")
+        X, y = load_iris(return_X_y=True)
+        X = X.astype(np.float32)
+        model = manyclass.SoftmaxClassifier(model="linear", random_state=0).fit(X, y)
+        exec(compile(code, "deploy.rst", "exec"), {"model": model})
+        (p,) = other.InferenceSession("linear.onnx").run(None, {"X": X})
+        np.testing.assert_allclose(p, model.predict_proba(X), rtol=1e-4, atol=1e-5)
+
+
 def test_the_front_page_is_short_and_its_code_prints_what_it_shows(capsys):
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.split()) <= 900
