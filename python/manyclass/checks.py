@@ -79,10 +79,10 @@ def check_number(
     if integer and not -(2**63) <= value < 2**63:
         high = min(high, 2**63 - 1)
     if not is_number(value) or not low <= value <= high or (open_low and value == low):
-        ends = f"{'more than' if open_low else 'at least'} {low:g}"
+        ends = f"{'' if integer else 'finite, '}{'more than' if open_low else 'at least'} {low:g}"
         if np.isfinite(high):
-            ends += f" and at most {high:g}"
-        raise ValueError(f"{name} is {shown(value)}; it must be finite, {ends}")
+            ends += f" and at most {int(high) if integer else format(high, 'g')}"
+        raise ValueError(f"{name} is {shown(value)}; it must be {ends}")
 
 
 UNITS = {"": 1, "B": 1} | {f"{letter}B": 1000**n for n, letter in enumerate("KMGT", 1)}
@@ -341,13 +341,16 @@ def validated_data(estimator: BaseEstimator, X: Any, *y: Any, **rules: Any) -> A
         try:
             return validate_data(estimator, X, *y, **rules)
         except ValueError as error:
-            if not str(error).startswith("could not convert string to float"):
-                raise
-            raise ValueError(
-                f"{error}. Classifiers take numbers or a list of texts: fit(table['title'], y) of one column of texts, "
-                "scikit-learn's ColumnTransformer for several kinds of columns, and for lists of items "
-                "fit(histories, vectorizer=manyclass.datasets.SequenceEncoder())"
-            ) from error
+            # Left out are an array as NumPy shows it, and advice to take other packages.
+            first, *others = str(error).splitlines()
+            cure = "".join(f" {line}" for line in others if line.startswith("Reshape"))
+            if first.startswith("could not convert string to float"):
+                cure = (
+                    ". Classifiers take numbers or a list of texts: fit(table['title'], y) of one column of texts, "
+                    "scikit-learn's ColumnTransformer for several kinds of columns, and for lists of items "
+                    "fit(histories, vectorizer=manyclass.datasets.SequenceEncoder())"
+                )
+            raise ValueError(first + cure) from error
 
 
 def unconverted_rows(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float32] | None:

@@ -416,6 +416,8 @@ def join_labels(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
 def unseen_error(labels: NDArray[Any], positions: Ids, name: str) -> ValueError:
     """The error that says which labels have no position."""
     unseen, _ = _distinct(labels[positions < 0], name)
+    if len(labels) == 1:
+        return ValueError(f"{name} is {shown(unseen[0])}, which fit has not seen")
     return ValueError(
         f"{name} has {len(unseen)} labels unseen in fit, among them {shown(unseen[0])}; drop those points "
         "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"

@@ -291,7 +291,7 @@ def test_names_of_columns_do_not_hinder():
         ({"row": {"indices": [1.0], "values": [1]}}, "is 1.0; it must be an integer"),
         ({"row": {"indices": [1], "values": ["x"]}}, r'rows\[0\].values\[0\] is "x"; it must be a number'),
         ({"row": {"indices": [1, 1], "values": [3e38, 3e38]}}, "have a sum beyond"),
-        ({"row": [0] * D, "k": 0}, "k is 0; it must be finite, at least 1 and at most 7"),
+        ({"row": [0] * D, "k": 0}, "k is 0; it must be at least 1 and at most 7"),
         ({"row": [0] * D, "k": 8}, "k is 8; it must be"),
         ({"row": [0] * D, "k": 5.0}, "k is 5.0; it must be an integer"),
         ({"row": [0] * D, "k": True}, "k is True"),

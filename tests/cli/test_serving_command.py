@@ -45,7 +45,7 @@ def test_approximate_answers_are_those_of_the_tuned_index(small):
         assert found == [(200, as_told(labels, scores))] * 8
         assert post(server, {**asked, "k": 2}) == (200, as_told(labels[:, :2], scores[:, :2]))
         assert (
-            "k, with approximate, is 6; it must be finite, at least 1 and at most 5"
+            "k, with approximate, is 6; it must be at least 1 and at most 5"
             in post(server, {**asked, "k": 6})[1]["error"]
         )
         assert "leave one of them out" in post(server, {**asked, "exclude": [[]] * 8})[1]["error"]
@@ -124,11 +124,11 @@ def test_the_command_tunes_an_index_by_rows_of_a_file(small, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--port", "70000"], "port is 70000; it must be finite, at least 0 and at most 65535"),
-        (["--max-rows", "0"], "max_rows is 0; it must be finite, more than 0"),
+        (["--port", "70000"], "port is 70000; it must be at least 0 and at most 65535"),
+        (["--max-rows", "0"], "max_rows is 0; it must be more than 0"),
         (["--timeout", "0"], "timeout is 0.0; it must be finite, more than 0"),
         (["--recall", "0.9"], "--recall has no effect without --approximate"),
-        (["-k", "200"], "k is 200; it must be finite, at least 1 and at most 100"),
+        (["-k", "200"], "k is 200; it must be at least 1 and at most 100"),
         (["--host", "256.0.0.1"], "256.0.0.1, port 0: "),
     ],
 )

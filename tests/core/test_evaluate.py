@@ -187,7 +187,7 @@ def test_k_outside_the_classes_is_refused(seed):
     X, y = planted(np.random.default_rng(seed), 60, 3, 5)
     model = SoftmaxClassifier(max_iter=1).fit(X, y)
     for k in (0, 6, -1):
-        with pytest.raises(ValueError, match=f"k is {k}; it must be finite, at least 1 and at most 5"):
+        with pytest.raises(ValueError, match=f"k is {k}; it must be at least 1 and at most 5"):
             model.predict_top_k(X, k)
     with pytest.raises(TypeError, match=r"k is 2\.5; it must be an integer"):
         model.predict_top_k(X, 2.5)

@@ -187,7 +187,7 @@ def test_a_saved_model_predicts_the_same(noise, tmp_path, seed):
             {"noise": "gumbel", "local_step": solvers.Natural(n_nodes=5)},
             "n_nodes is 5, which has no effect with noise=",
         ),
-        ({"local_step": solvers.Natural(n_nodes=1)}, "n_nodes is 1; it must be finite, at least 2 and at most 31"),
+        ({"local_step": solvers.Natural(n_nodes=1)}, "n_nodes is 1; it must be at least 2 and at most 31"),
         ({"local_step": solvers.Natural(n_nodes="all")}, "n_nodes is 'all'; it must be one of 'auto'"),
         ({"solver": solvers.Implicit(schedule="adaptive")}, "schedule='adaptive' needs a solver with explicit steps"),
         (

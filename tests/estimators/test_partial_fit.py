@@ -351,7 +351,7 @@ def fitted(**parameters):
         ({"classes": []}, "one or more labels"),
         ({"classes": [[1, 2]]}, "one or more labels"),
         ({"classes": [1.0, np.nan]}, "has no label"),
-        ({"n_passes": 0}, "n_passes is 0; it must be finite, at least 1"),
+        ({"n_passes": 0}, "n_passes is 0; it must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be finite, more than 0"),
         ({"sample_weight": [0, 0, 0]}, "sample_weight is zero for every row"),
         ({"sample_weight": [1, -1, 0]}, r"sample_weight\[1\] is -1"),

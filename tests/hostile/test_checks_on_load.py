@@ -84,27 +84,27 @@ def calibration(**change):
 NUMBERS = ("max_iter", "n_negatives", "alpha", "learning_rate", "dim", "n_iter_no_change", "n_models")
 NUMBERS += ("validation_fraction", "random_state", "verbose")
 CASES = {
-    "draws without end": ("model_posterior", posterior(n_draws=10**9), "n_draws is 1000000000; it must be finite, at"),
-    "no draws": ("model_posterior", posterior(n_draws=0), "n_draws is 0; it must be finite"),
+    "draws without end": ("model_posterior", posterior(n_draws=10**9), "n_draws is 1000000000; it must be at"),
+    "no draws": ("model_posterior", posterior(n_draws=0), "n_draws is 0; it must be"),
     "a seed of a model": ("model_dates", model(random_state="x"), "random_state is 'x'; it must be None, an integer"),
-    "a seed below 0": ("model_margin", model(random_state=-1), "random_state is -1; it must be finite, at least 0"),
+    "a seed below 0": ("model_margin", model(random_state=-1), "random_state is -1; it must be at least 0"),
     "progress": ("model_probit", model(verbose="loud"), "TypeError: verbose is 'loud'; it must be a number"),
     "a flag": ("model_dates", model(fit_intercept="no"), "TypeError: fit_intercept is 'no'; it must be True or False"),
-    "no labels a row": ("model_dates", labels(n_labels_=0), "n_labels_ is 0; it must be finite, at least 1"),
-    "labels below 0": ("model_dates", labels(n_labels_=-(10**30)), "n_labels_ is -10+; it must be finite, at least 1"),
-    "more labels than classes": ("model_dates", labels(n_labels_=10**9), "n_labels_ is 10+; it must be finite, at"),
+    "no labels a row": ("model_dates", labels(n_labels_=0), "n_labels_ is 0; it must be at least 1"),
+    "labels below 0": ("model_dates", labels(n_labels_=-(10**30)), "n_labels_ is -10+; it must be at least 1"),
+    "more labels than classes": ("model_dates", labels(n_labels_=10**9), "n_labels_ is 10+; it must be at"),
     "half a label": ("model_dates", labels(n_labels_=1.5), "TypeError: n_labels_ is 1.5; it must be an integer"),
-    "a threshold": ("model_dates", labels(threshold_=float("inf")), "threshold_ is inf; it must be finite"),
+    "a threshold": ("model_dates", labels(threshold_=float("inf")), "threshold_ is inf; it must be"),
     "a temperature": ("model_dates", calibration(temperature=1e308), "temperature is 1e[+]308; it must be finite, at"),
     "an offset": ("model_dates", calibration(offset=1e308), "offset is 1e[+]308; it must be finite, at least -10000"),
-    "rows of a calibration": ("model_dates", calibration(n_rows=-1), "n_rows is -1; it must be finite, at least 0"),
+    "rows of a calibration": ("model_dates", calibration(n_rows=-1), "n_rows is -1; it must be at least 0"),
     "a loss": ("model_dates", calibration(log_loss=True), "TypeError: calibration's log_loss is True; it must be a"),
     "a loss of digits": ("model_dates", calibration(log_loss=10**400), "log_loss is an integer of 1329 bits; it must"),
     **{
         f"a large {name}": (
             "model_dates",
             model(**{name: 10**400}),
-            f"{name} is an integer of 1329 bits; it must be finite, ",
+            f"{name} is an integer of 1329 bits; it must be",
         )
         for name in NUMBERS
     },
@@ -123,12 +123,12 @@ CASES = {
     "scales that are none": (
         "model_hybrid",
         described("model", lambda d: d["labels"].update(scales=[1.0, float("nan")])),
-        "scales is nan; it must be finite",
+        "scales is nan; it must be",
     ),
     "scales beyond float32": (
         "model_hybrid",
         described("model", lambda d: d["labels"].update(scales=[1.0, 1e300])),
-        r"scales is 1e\+300; it must be finite",
+        r"scales is 1e\+300; it must be",
     ),
     "words without weight": (
         "model_texts",
@@ -152,11 +152,11 @@ CASES = {
     ),
     "an unknown parameter": ("index_spherical", parameters(depth=3), "TypeError: .*depth"),
     "a choice": ("index_spherical", parameters(recluster="often"), "recluster is 'often'; it must be one of"),
-    "iterations": ("index_spherical", parameters(n_iter=0), "n_iter is 0; it must be finite, at least 1"),
+    "iterations": ("index_spherical", parameters(n_iter=0), "n_iter is 0; it must be at least 1"),
     "clusters": (
         "index_decomposed",
         parameters(n_clusters=13),
-        "n_clusters is 13; it must be finite, at least 1",
+        "n_clusters is 13; it must be at least 1",
     ),
     "threads": ("index_decomposed", parameters(n_jobs="many"), "n_jobs is 'many'; it must be None"),
     "a seed": ("index_decomposed", parameters(random_state="x"), "random_state is 'x'; it must be None, an integer"),
@@ -165,12 +165,12 @@ CASES = {
         state(n_probe_=1.5),
         "TypeError: n_probe_ is 1.5; it must be",
     ),
-    "a recall": ("index_spherical", state(recall_=float("nan")), "recall_ is nan; it must be finite"),
-    "a radius": ("index_spherical", state(radius_=1e300), r"radius_ is 1e\+300; it must be finite"),
+    "a recall": ("index_spherical", state(recall_=float("nan")), "recall_ is nan; it must be"),
+    "a radius": ("index_spherical", state(radius_=1e300), r"radius_ is 1e\+300; it must be"),
     "a place": (
         "checkpoint_points",
         numbers("position", "first", value=-1),
-        "first is -1; it must be finite",
+        "first is -1; it must be",
     ),
     "a curve": (
         "checkpoint_points",
@@ -184,12 +184,12 @@ CASES = {
     "averages of nothing": (
         "checkpoint_heads",
         numbers("passes", "training", "n_averaged", value=1),
-        "n_averaged is 1; it must be finite, at least 0 and at most 0",
+        "n_averaged is 1; it must be at least 0 and at most 0",
     ),
     "a best pass to come": (
         "checkpoint_heads",
         numbers("passes", "training", "validation", "best_iter", value=9),
-        "best_iter is 9; it must be finite, at least 0 and at most 1",
+        "best_iter is 9; it must be at least 0 and at most 1",
     ),
     "a scale of the best": (
         "checkpoint_heads",
@@ -216,7 +216,7 @@ CASES = {
     "too many columns": (
         "csr_labels",
         {"metadata": lambda m: m | {"shapes": '{"X": [8, 9007199254740993], "Y": [8, 5]}'}},
-        "n_features is 9007199254740993; it must be finite",
+        "n_features is 9007199254740993; it must be",
     ),
     # SciPy looks at the last offset alone where it is 0, and the first product with such a matrix ends the process.
     "offsets that fall to 0": (
@@ -244,7 +244,7 @@ def test_what_a_caller_could_not_pass_is_refused(case, copy):  # noqa: F811
 def test_the_same_rules_hold_for_constructors():
     X, y, _ = make_files.problem()
     model = AugmentReduceClassifier(noise="logistic", posterior=solvers.Gaussian(n_draws=10**9), alpha=0.02)
-    with pytest.raises(ValueError, match="n_draws is 1000000000; it must be finite, at least 1 and at most 100000"):
+    with pytest.raises(ValueError, match="n_draws is 1000000000; it must be at least 1 and at most 100000"):
         model.fit(X.toarray(), y)
     for wrong, message in (({"n_jobs": "many"}, "n_jobs is 'many'"), ({"random_state": "x"}, "random_state is 'x'")):
         with pytest.raises(ValueError, match=message):

@@ -305,7 +305,7 @@ def test_the_documented_torch_function_trains_a_network(seed):
         ({"sampler": "frequency", "labels": []}, "labels"),
         ({"sampler": "all", "n_negatives": 3}, "n_negatives is 3, which has no effect with sampler='all'"),
         ({"n_negatives": "many"}, "n_negatives is 'many'; it must be a number or 'auto'"),
-        ({"n_negatives": 8}, "n_negatives is 8; it must be finite, at least 1 and at most 7"),
+        ({"n_negatives": 8}, "n_negatives is 8; it must be at least 1 and at most 7"),
         ({"n_examples": 0, "delta": 2.0}, "delta is 2.0, which has no effect without u"),
         ({"delta": -1.0}, "delta is -1.0"),
     ],

@@ -128,14 +128,14 @@ def test_text_becomes_parameters_and_defaults_go_with_what_they_were_found_for()
     [
         ({"estimator": "svm"}, "estimator is 'svm'; it must be one of 'margin', 'softmax'"),
         ({"dim": "large"}, "dim is 'large'; it must be an integer"),
-        ({"dim": "0"}, "dim is 0; it must be finite, at least 1"),
+        ({"dim": "0"}, "dim is 0; it must be at least 1"),
         ({"decay": "fast"}, "decay is 'fast'; it must be a number"),
         ({"decay": "2"}, "decay is 2.0"),
         ({"solver": "adagard"}, "solver is 'adagard'"),
         ({"solver": "lbfgs", "decay": "0.5"}, "solver is 'lbfgs'; it must be one of .*'adagrad'"),
         ({"estimator": "softmax", "smoothing": "2"}, "smoothing is 2.0, which estimator='softmax' does not have"),
         ({"random_state": "auto"}, "random_state is 'auto'; it must be an integer"),
-        ({"random_state": "-1"}, "random_state is -1; it must be finite, at least 0"),
+        ({"random_state": "-1"}, "random_state is -1; it must be at least 0"),
     ],
 )
 def test_a_wrong_parameter_is_named_before_any_work(params, message):

@@ -231,7 +231,7 @@ NAN = sparse.csr_array(np.array([[np.nan, 1.0]]))
         (ONE, csr_of([[0], [0]]), 1, ValueError, "predicted has 2 rows, there are labels of 1"),
         (ONE, ONE.tocoo(), 1, TypeError, r"predicted is a coo_\w+; scores must be a SciPy CSR"),
         (FINE, NAN, 1, ValueError, "predicted holds NaN"),
-        (ONE, FINE, 0, ValueError, "k is 0; it must be finite, at least 1"),
+        (ONE, FINE, 0, ValueError, "k is 0; it must be at least 1"),
         (ONE, FINE, (), ValueError, r"k is \(\); it must be a number of places"),
         (ONE, FINE, 1.0, TypeError, "k is 1.0; it must be an integer"),
         (ONE, FINE, "1", TypeError, "k is '1'; it must be an integer"),

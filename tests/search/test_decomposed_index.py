@@ -221,14 +221,14 @@ def test_a_file_that_is_no_such_index_is_refused(tmp_path, seed):
 Y = np.arange(40)
 BAD = [
     (lambda i, W: DecomposedIndex().fit(W[0]), ValueError, "W has 1 dimensions; it must have 2"),
-    (lambda i, W: DecomposedIndex(6).fit(W), ValueError, "n_blocks is 6; it must be finite, at least 1 and at most 5"),
+    (lambda i, W: DecomposedIndex(6).fit(W), ValueError, "n_blocks is 6; it must be at least 1 and at most 5"),
     (lambda i, W: DecomposedIndex(0).fit(W), ValueError, "n_blocks is 0"),
     (lambda i, W: DecomposedIndex(2, n_clusters=41).fit(W), ValueError, "n_clusters is 41"),
     (lambda i, W: DecomposedIndex(2, n_clusters=4, n_probe=5).fit(W), ValueError, "n_probe is 5"),
     (lambda i, W: DecomposedIndex(2).fit(W * np.nan), ValueError, "row 0 has a value that is not finite"),
     (lambda i, W: DecomposedIndex(2).query(W), ValueError, "not fitted"),
-    (lambda i, W: i.query(W, 41), ValueError, "k is 41; it must be finite, at least 1 and at most 40"),
-    (lambda i, W: i.query(W, 1, n_probe=7), ValueError, "n_probe is 7; it must be finite, at least 1 and at most 6"),
+    (lambda i, W: i.query(W, 41), ValueError, "k is 41; it must be at least 1 and at most 40"),
+    (lambda i, W: i.query(W, 1, n_probe=7), ValueError, "n_probe is 7; it must be at least 1 and at most 6"),
     (lambda i, W: i.query(W[:, :4], 1), ValueError, r"Q has shape \(\d+, 4\); it must have .* 5 columns"),
     (lambda i, W: i.query(np.where(W[2] == W, np.inf, W), 1), ValueError, "a query has a value that is not finite"),
     (lambda i, W: i.query(W[:2], 1, exclude=[[1]]), ValueError, "exclude has 1 lists; there are 2 queries"),
@@ -240,7 +240,7 @@ BAD = [
     (lambda i, W: i.loss_and_gradient(W, Y, step="half"), ValueError, "step is 'half'; it must be one of 'full'"),
     (lambda i, W: i.loss_and_gradient(W, Y, rest="some"), ValueError, "rest is 'some'; it must be one of 'mask'"),
     (lambda i, W: i.loss_and_gradient(W, Y, answer="all"), ValueError, "answer is 'all'; it must be one of 'blocks'"),
-    (lambda i, W: i.loss_and_gradient(W, Y, budget=0), ValueError, "budget is 0; it must be finite, at least 1"),
+    (lambda i, W: i.loss_and_gradient(W, Y, budget=0), ValueError, "budget is 0; it must be at least 1"),
     (lambda i, W: i.loss_and_gradient(W, Y, threshold=-1), ValueError, "threshold is -1; it must be finite, at least"),
     (lambda i, W: i.loss_and_gradient(W, Y, budget=1, threshold=1), ValueError, "budget and threshold are both given"),
     (

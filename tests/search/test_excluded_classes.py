@@ -402,7 +402,7 @@ def test_k_and_threshold_are_refused_where_they_cannot_be(name, problem, seed):
     with pytest.raises(ValueError, match=r"k is 2 and threshold is 0\.5; at most one of them can be given"):
         model.predict(X, k=2, threshold=0.5)
     for k in (0, 9):
-        with pytest.raises(ValueError, match=rf"k is {k}; it must be finite, at least 1 and at most 8"):
+        with pytest.raises(ValueError, match=rf"k is {k}; it must be at least 1 and at most 8"):
             model.predict(X, k=k)
     with pytest.raises(ValueError, match="threshold is nan; it must be finite"):
         model.predict(X, threshold=np.nan)

@@ -144,5 +144,5 @@ def test_augment_and_reduce_has_searched_heads_too(seed):
 
 def test_refresh_out_of_range_is_refused(seed):
     X, y = planted(np.random.default_rng(seed), 60, 3, 5)
-    with pytest.raises(ValueError, match="refresh is 0; it must be finite, at least 1"):
+    with pytest.raises(ValueError, match="refresh is 0; it must be at least 1"):
         SoftmaxClassifier(sampler=samplers.HeadTail(refresh=0)).fit(X, y)

@@ -158,7 +158,7 @@ def test_parameters_of_an_objective_are_set_through_the_estimator(seed):
             "sample_rule is 'sqrt'; with sample=0 all words stay",
         ),
         ({"shrink_window": "no"}, TypeError, "shrink_window is 'no'; it must be True or False"),
-        ({"dim": 0}, ValueError, "dim is 0; it must be finite, at least 1"),
+        ({"dim": 0}, ValueError, "dim is 0; it must be at least 1"),
         ({"window": 2.5}, TypeError, "window is 2.5; it must be an integer"),
         ({"min_count": 0}, ValueError, "min_count is 0"),
         ({"n_negatives": 0}, ValueError, "n_negatives is 0"),

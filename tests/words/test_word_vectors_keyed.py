@@ -133,7 +133,7 @@ def test_an_unknown_word_is_named():
         (lambda v: v.most_similar([3]), TypeError, "positive holds 3; it must hold words, vectors or pairs"),
         (lambda v: v.most_similar("man", [3]), TypeError, "negative holds 3"),
         (lambda v: v.most_similar("man", 3), TypeError, "negative holds 3; it must hold words, vectors"),
-        (lambda v: v.most_similar("man", topn=-1), ValueError, "topn is -1; it must be finite, at least 0"),
+        (lambda v: v.most_similar("man", topn=-1), ValueError, "topn is -1; it must be at least 0"),
         (lambda v: v.most_similar("man", topn=2.5), TypeError, "topn is 2.5; it must be an integer"),
         (lambda v: v.most_similar("man", restrict_vocab=0), ValueError, "restrict_vocab is 0"),
         (lambda v: v.most_similar([("man", "king")]), TypeError, "the weight of 'man' is 'king'; it must be a number"),

@@ -251,7 +251,8 @@ class ChoiceSets:
                 values = _with_column(sets.lists.features, self.pair_names.index(name), new)
                 sets = replace(sets, lists=replace(sets.lists, features=values))
             else:
-                raise ValueError(f"{name!r} is no feature that can be changed; there are {names_by_kind(self)}")
+                known = sum(names_by_kind(self).values(), ())
+                raise ValueError(f"{name!r} is no feature that can be changed; there are {known}")
         return sets
 
     def parts(self, most: int = MOST_TOGETHER) -> Iterator[ChoiceSets]:

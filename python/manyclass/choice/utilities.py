@@ -40,7 +40,7 @@ def utility_terms(text: str, table: Mapping[str, Any]) -> Terms:
         with np.errstate(all="ignore"):  # where alternatives are not available; what counts is checked afterwards
             return _terms(ast.parse(text.strip(), mode="eval").body, table)
     except (SyntaxError, RecursionError, MemoryError, OverflowError, TypeError, ValueError) as error:
-        raise ValueError(f"the utility {text!r:.200} cannot be read: {error}") from error
+        raise ValueError(f"the utility {text!r:.200} cannot be read: {getattr(error, 'msg', error)}") from error
 
 
 def _terms(node: ast.expr, table: Mapping[str, Any]) -> Terms:

@@ -190,10 +190,11 @@ def resolved(parameters: Parameters, state: State) -> Parameters:
 def report_of(planned: Planned, trained: FitReport = FitReport()) -> FitReport:  # noqa: B008 - frozen
     """Return how a plan came to be beside what `trained` says; a step size that it took instead of it counts."""
     params = {**planned.params, **trained.params}
+    words = {name: f"{value:.4g}" if isinstance(value, float) else repr(value) for name, value in params.items()}
     return replace(
         trained,
         params=params,
-        rules={**planned.rules, **{name: " ".join(repr(value).split()) for name, value in params.items()}},
+        rules={**planned.rules, **{name: " ".join(text.split()) for name, text in words.items()}},
         alpha_path=planned.alpha_path,
         rates=planned.rates,
         report=Report([*planned.trials.report, *trained.report]),

@@ -125,6 +125,8 @@ def encoded(data: TrainingRows, encoder: Any, before: Encoder | None) -> tuple[T
         if not is_texts(X):
             return data, None
         encoder = TextVectorizer()
+    if isinstance(encoder, type) or not hasattr(encoder, "takes"):
+        raise TypeError(f"vectorizer is {encoder!r:.60}; it must be an object: TextVectorizer() or SequenceEncoder()")
     if not encoder.takes(X):
         columns = getattr(encoder, "column_labels", None)  # of a fitted one that knows them
         if columns is not None and not isinstance(X, list) and np.shape(X)[1:] == (len(columns),):
@@ -409,7 +411,8 @@ def points_of(
     if has_names:
         y, names = by_name(y, there)
     if y is None:
-        raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
+        cure = "histories take vectorizer=SequenceEncoder()"
+        raise ValueError(f"{caller.name} requires y to be passed, but the target y is None; {cure}")
     x, features, hashing = _rows_to_train(caller, X, known, state, all_columns)
     n_given: int = x.shape[0]
     y = y if indicator else labels_to_fit(y, n_given)

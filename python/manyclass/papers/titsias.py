@@ -20,7 +20,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -268,8 +267,9 @@ def report(records: Records) -> Items:
     parts = summary.by_key(records, "part")
     values, plane, toy, trained, large = (parts.get(part, []) for part in RUNS)
     caption = "Figure 1a: probabilities of ten values (paper: OVE is exact, Bouchard overrates the large ones)"
-    errors: dict[str, Quantity] = {"largest error": averaged(_largest_error)}
-    errors |= {f"p({value})": partial(_probability, value) for value in range(10)}
+    largest = averaged(lambda results: max(map(abs, np.subtract(results["probability"], results["frequency"]))))
+    errors: dict[str, Quantity] = {"largest error": largest}
+    errors |= {f"p({k})": averaged(lambda results, value=k: results["probability"][value]) for k in range(10)}
     yield from summary.compare("figure-1a", caption, "Figure 1a", values, errors)
     caption = "Figure 1b-c: largest (or last) bound of the log-likelihood"
     closeness = {"bound": "bound", "norm to SOFT": "norm", "share of the plane with SOFT's class": "agreement"}
@@ -295,14 +295,6 @@ def report(records: Records) -> Items:
     if large:
         yield _bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", large)
     yield from summary.shapes("Table 1", [*trained, *large], published.SHAPE)
-
-
-def _largest_error(results: Results) -> float:
-    return float(np.abs(np.subtract(results["probability"], results["frequency"])).max())
-
-
-def _probability(value: int, records: Records) -> float | None:
-    return summary.mean([record["results"]["probability"][value] for record in records])
 
 
 def _toy_plots(records: Records) -> Items:

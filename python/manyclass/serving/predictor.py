@@ -190,7 +190,7 @@ class Predictor:
         if kind is dict:
             return _sparse(rows, self._n_features)
         if kind is list and not self._takes_histories:
-            return _dense(rows, self._n_features)
+            return _dense(rows, self._n_features, " of texts: send one" * self._takes_texts)
         if kind is list:
             return self._encoder.transform(self._labels(rows, "a history"))
         if kind is str and self._takes_texts:
@@ -265,7 +265,8 @@ def _request(body: bytes) -> dict[str, Any]:
     try:
         request = json.loads(body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:  # ValueError, too, for numbers of thousands of digits
-        raise ValueError(f"the body is not JSON in UTF-8: {error}") from error
+        place = f"character {error.pos} is out of place" if isinstance(error, json.JSONDecodeError) else error
+        raise ValueError(f"the body is not JSON in UTF-8: {place}") from error
     if not isinstance(request, dict) or ("row" in request) == ("rows" in request):
         raise ValueError(f"the body is {_shown(request)}; it must be an object with one of the keys 'rows' and 'row'")
     for key in request:
@@ -303,10 +304,10 @@ def _check_numbers(values: list[Any], name: str, low: float, high: float, *kinds
     raise ValueError(f"{name}[{i}] is {_shown(values[i])}; it must be {wanted} in [{low:.7g}, {high:.7g}]")
 
 
-def _dense(rows: list[list[Any]], n_features: int) -> NDArray[np.float32]:
+def _dense(rows: list[list[Any]], n_features: int, kind: str) -> NDArray[np.float32]:
     for position, row in enumerate(rows):
         if len(row) != n_features:
-            raise ValueError(f"rows[{position}] has {len(row)} numbers; the model has {n_features} features")
+            raise ValueError(f"rows[{position}] has {len(row)} numbers; the model has {n_features} features{kind}")
         _check_numbers(row, f"rows[{position}]", -LARGEST, LARGEST, int, float)
     return np.array(rows, dtype=np.float64).astype(np.float32)
 

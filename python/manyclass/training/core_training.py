@@ -142,7 +142,9 @@ class Watch:
 
     @classmethod
     def of(cls, callback: Callback | None, max_seconds: float | None) -> Watch:
-        """Return what `fit` was given; raise ValueError for a time below 0."""
+        """Return what `fit` was given; raise ValueError for a time below 0, TypeError for what is no function."""
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback is {callback!r:.60}; it must be a function of the state of a training")
         if max_seconds is None:
             return cls(callback, may_retry=callback is None)
         check_number("max_seconds", max_seconds, low=0)

@@ -59,6 +59,7 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
         return
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
+    os.stat(folder)  # a folder that is missing is named by itself, and not by the name of a temporary file in it
     _remove_left(folder, name)
     mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else 0o666
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")

@@ -42,7 +42,8 @@ def read_word2vec(name: str, *, binary: bool) -> tuple[list[str], NDArray[np.flo
     with open(name, "rb") as file:
         header = file.readline(MOST_HEADER).split()
         if len(header) != 2 or not all(field.isdigit() for field in header):
-            raise ValueError(f"{name} begins with {header!r}; it must be the numbers of words and dimensions")
+            line = b" ".join(header).decode(errors="replace")
+            raise ValueError(f"{name} begins with {line!r:.80}; it must be the numbers of words and dimensions")
         n_words, dim = (min(int(field), MOST_PROMISED) for field in header)
         body = file.read()
     words, vectors = _core.word_rows(body, n_words, dim, shown_path(name), binary)
