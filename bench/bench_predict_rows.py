@@ -20,6 +20,7 @@ import pytest
 from conftest import digits
 
 from manyclass import SoftmaxClassifier
+from manyclass.classifiers.predictions import build_index
 from manyclass.search import class_index
 
 BEST, CALLS, ROUNDS, BATCH, BATCH_THREADS = 5, 200, 7, 4096, 2
@@ -113,10 +114,8 @@ def of_many(dataset, small):
 def test_very_many_classes(timed, of_many, what, small, monkeypatch):
     model, X = of_many
     if what == "5 best, index":
-        monkeypatch.setattr(class_index, "INDEX_ROWS", 0)
         monkeypatch.setattr(class_index, "MOST_PROBED", 1)
-    elif what == "5 best, approximate":
-        monkeypatch.setattr(class_index, "INDEX_ROWS", np.inf)
+        build_index(model, X, BEST, WAYS["approximate"]["recall"])
     exact_labels, exact_log_p = model.predict_top_k(X, BEST)
     found, log_p, std = timed(
         lambda: MANY[what](model, X),

@@ -150,6 +150,8 @@ auto query_above(const ClusterIndex& index, const py::object& x, std::span<const
 auto query_blocks(const DecomposedIndex& index, const Matrix<const float>& x, Index k, std::size_t budget,
                   std::size_t n_probe, std::span<const Offset> excluded_indptr, std::span<const Index> excluded_ids,
                   int n_threads, Isa isa) {
+  constexpr std::size_t share = 100;  // of the classes, which each block finds where the caller says nothing
+  budget = budget > 0 ? budget : std::max(static_cast<std::size_t>(k), (index.n_rows() + share - 1) / share);
   const FindOptions options{budget, 0, n_probe, isa};
   const Excluded excluded{excluded_indptr, excluded_ids};
   Array<float> scores({x.rows, k});
@@ -233,7 +235,7 @@ py::dict loss_and_gradient(const AnyIndex& index, const LossQuestion& q) {
   return py::dict("losses"_a = array_of(losses.losses), "indptr"_a = array_of(losses.indptr),
                   "ids"_a = array_of(losses.ids), "values"_a = array_of(losses.values),
                   "n_found"_a = array_of(losses.n_found), "n_exact"_a = array_of(losses.n_exact),
-                  "n_scanned"_a = array_of(losses.n_scanned), "n_multiplied"_a = array_of(losses.n_multiplied),
+                  "n_scanned"_a = array_of(losses.n_scanned), "n_multiplications"_a = array_of(losses.n_multiplied),
                   "certified"_a = array_of(losses.certified).attr("astype")("bool"));
 }
 
@@ -243,8 +245,18 @@ void update(AnyIndex& index, std::span<const Index> ids, const Matrix<const floa
     throw std::invalid_argument("the rows do not fit the ids or the index");
   }
   released([&] {
-    check_distinct(ids, index.n_rows());
+    // Ids of new rows go on from those of all others.
+    const auto is_new = [n = static_cast<Index>(index.n_rows())](Index id) { return id >= n; };
+    check_distinct(ids, index.n_rows() + static_cast<std::size_t>(std::ranges::count_if(ids, is_new)));
     index.update(ids, rows_view(rows), n_threads, isa);
+  });
+}
+
+template <class AnyIndex>
+void remove(AnyIndex& index, std::span<const Index> ids) {
+  released([&] {
+    check_distinct(ids, index.n_rows());
+    index.remove(ids);
   });
 }
 
@@ -263,6 +275,8 @@ template <class AnyIndex>
 Class<AnyIndex> bind_index(Module& m, const std::string& name) {
   Class<AnyIndex> bound(m, name.c_str());
   bound.def("update", update<AnyIndex>, "ids"_a, "rows"_a, py::kw_only(), "n_threads"_a, "isa"_a = "auto")
+      .def("remove", remove<AnyIndex>, "ids"_a)
+      .def("n_rows", &AnyIndex::n_rows)
       .def("rows_by_rank", by_rank<AnyIndex>, "x"_a, py::kw_only(), "k"_a, "excluded_indptr"_a, "excluded_ids"_a,
            "n_threads"_a)
       .def("rows", [](const AnyIndex& index) { return rows_of(index); })
@@ -354,7 +368,7 @@ void bind_search(Module& m) {
       .def("imbalance", [](const ClusterIndex& index) { return imbalance_of(index); });
   bind_index<DecomposedIndex>(m, "DecomposedIndex")
       .def(constructor(&blocks), "rows"_a, "centroids"_a, py::kw_only(), "labels"_a, n_threads, isa)
-      .def("query", query_blocks, x, py::kw_only(), "k"_a, "budget"_a, n_probe, excluded_indptr, excluded_ids,
+      .def("query", query_blocks, x, py::kw_only(), "k"_a, "budget"_a = 0, n_probe, excluded_indptr, excluded_ids,
            n_threads, isa)
       .def("labels", [](const DecomposedIndex& index) { return matrix_of<Index>(labels_of(index), index.n_rows()); });
 }

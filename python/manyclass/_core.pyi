@@ -1019,6 +1019,8 @@ class ClusterIndex:
         heads: NDArray[np.int32],
         n_threads: int,
     ) -> None: ...
+    def remove(self, ids: NDArray[np.int32]) -> None: ...
+    def n_rows(self) -> int: ...
     def rows_by_rank(
         self,
         x: NDArray[np.float32],
@@ -1073,7 +1075,7 @@ class DecomposedIndex:
         x: NDArray[np.float32],
         *,
         k: int,
-        budget: int,
+        budget: int = 0,
         n_probe: int,
         excluded_indptr: NDArray[np.int64],
         excluded_ids: NDArray[np.int32],
@@ -1083,6 +1085,8 @@ class DecomposedIndex:
     def update(
         self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
     ) -> None: ...
+    def remove(self, ids: NDArray[np.int32]) -> None: ...
+    def n_rows(self) -> int: ...
     def rows_by_rank(
         self,
         x: NDArray[np.float32],

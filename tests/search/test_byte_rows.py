@@ -238,14 +238,11 @@ def test_a_copy_is_of_the_weights_of_the_last_fit_and_neither_pickled_nor_cloned
     assert model._kept_answers.weights is model._weights
 
 
-def test_very_many_rows_and_a_tuned_index_need_no_copy(model, monkeypatch):
+def test_a_tuned_index_needs_no_copy(model, monkeypatch):
     monkeypatch.setattr(class_index, "slower", lambda *_: "")
-    monkeypatch.setattr(class_index, "INDEX_ROWS", 9)
     monkeypatch.setattr(class_index, "MOST_PROBED", 1)
     model, X = model
-    model.predict_top_k(X[:9], 2, approximate=True)
-    assert model._kept_answers.copy is None
-    model.predict_top_k(X, 2, approximate=True, recall=0.9)  # which tunes it
+    build_index(model, X, 2, 0.9)
     model.predict_top_k(X[[0]], 2, approximate=True, recall=0.9)
     assert model._kept_answers.copy is None
     model.predict_top_k(X[[0]], 3, approximate=True, recall=0.9)  # of another k, which is not tuned

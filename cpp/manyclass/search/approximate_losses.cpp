@@ -33,8 +33,7 @@ ApproximateLosses each_point(const Source& index, const DenseView& x, const Excl
   ApproximateLosses out;
   out.losses.resize(n);
   out.indptr = {0};
-  for (std::vector<Index>* counts : {&out.n_found, &out.n_exact}) counts->resize(n);
-  for (std::vector<Offset>* counts : {&out.n_scanned, &out.n_multiplied}) counts->resize(n);
+  for (auto* counts : {&out.n_found, &out.n_exact, &out.n_scanned, &out.n_multiplied}) counts->resize(n);
   out.certified.assign(n, 1);
   out.rest.resize(n);
   parallel_for(n_threads, (n + tile - 1) / tile, [&](std::size_t t) {
@@ -44,10 +43,10 @@ ApproximateLosses each_point(const Source& index, const DenseView& x, const Excl
       poll();
       out.losses[i] = approximate_gradient(index, x.row(static_cast<Index>(i)), labels.of(i), options, loss, memory,
                                            ids[i], values[i]);
-      out.n_found[i] = static_cast<Index>(memory.n_found);
-      out.n_exact[i] = static_cast<Index>(memory.n_exact);
+      out.n_found[i] = static_cast<Offset>(memory.n_found);
+      out.n_exact[i] = static_cast<Offset>(memory.n_exact);
       out.n_scanned[i] = static_cast<Offset>(memory.find.n_scanned);
-      out.n_multiplied[i] = static_cast<Offset>(memory.find.n_multiplied);
+      out.n_multiplied[i] = static_cast<Offset>(memory.find.n_multiplied) + out.n_exact[i] * x.n_cols;
       out.certified[i] = memory.certified ? 1 : 0;
       out.rest[i] = memory.rest;
     }

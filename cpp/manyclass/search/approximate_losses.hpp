@@ -18,10 +18,10 @@ struct ApproximateLosses {
   std::vector<Index> ids;
   std::vector<float> values;
   // What was done for each point; see GmpMemory.
-  std::vector<Index> n_found;
-  std::vector<Index> n_exact;
+  std::vector<Offset> n_found;
+  std::vector<Offset> n_exact;
   std::vector<Offset> n_scanned;
-  std::vector<Offset> n_multiplied;  // for centroids and rows scanned; exact scores take D more each
+  std::vector<Offset> n_multiplied;  // for centroids, rows scanned and exact scores
   std::vector<char> certified;
   std::vector<double> rest;  // the gradient of each class that is not listed, by the printed rule
 };

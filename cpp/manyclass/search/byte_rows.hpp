@@ -33,9 +33,14 @@ struct Normalizer {
   double std;    // of log_z, without what rounding in single precision adds, 1e-6 or so
 };
 
-// Views the rows, and has a copy of n_coded bytes and 28 more for each. Immutable, so that threads may share it.
+// Views the rows, and has a copy of n_coded bytes and 20 more for each. Immutable, so that threads may share it.
 class ByteRows {
  public:
+  // The largest of what bounds the errors of the scores of some rows.
+  struct Bounds {
+    float error = 0, norm = 0, intercept = 0;  // |w - its code|, |w|, |b|
+  };
+
   // Columns from n_coded on are 0 but for the first of them, which is b where has_intercept. Throws
   // std::invalid_argument where rows have numbers that are not finite or are too large.
   ByteRows(const RowsView& rows, std::size_t n_rows, std::size_t n_coded, bool has_intercept, int n_threads, Isa isa);
@@ -51,18 +56,14 @@ class ByteRows {
             std::span<float> scores, std::span<Normalizer> normalizers) const;
 
  private:
-  // The same on this thread. `Codes` says whether a query is coded once or twice, `weighs` whether normalisers are
-  // made.
   template <std::size_t Codes, bool weighs>
-  bool best_of(const DenseView& queries, std::size_t k, Isa isa, std::span<Index> ids, std::span<float> scores,
-               std::span<Normalizer> normalizers) const;
+  friend class Pass;
 
   RowsView rows_;
   std::size_t n_coded_;
   CodeBlock block_;
-  std::vector<float> intercepts_;  // 0 up to whole groups
-  std::vector<float> norms_;       // as errors_
-  std::vector<float> errors_;      // of the codes, and as many zeros as a kernel passes beyond
+  std::vector<float> scales_, intercepts_;  // up to whole passes
+  std::vector<Bounds> largest_;             // by pass
 };
 
 }  // namespace manyclass

@@ -14,7 +14,7 @@ std::vector<float> checked(std::vector<float> centroids, std::size_t width, std:
   if (n < 1) throw std::invalid_argument("there are no centroids");
   if (!labels.empty() && labels.size() != n_rows) throw std::invalid_argument("each row needs a label");
   for (const Index label : labels) {
-    if (label < 0 || static_cast<std::size_t>(label) >= n) throw std::invalid_argument("a label is out of range");
+    if (label < -1 || label >= static_cast<Index>(n)) throw std::invalid_argument("a label is out of range");
   }
   return centroids;
 }
@@ -63,6 +63,7 @@ ClusterIndex::ClusterIndex(const std::vector<float>& rows, std::span<const std::
 
 void ClusterIndex::read(Index id, std::span<float> row) const {
   const auto i = static_cast<std::size_t>(id);
+  if (label(i) < 0) return std::ranges::fill(row, 0.0F), void();
   if (coding_.alone)
     return clusters_[static_cast<std::size_t>(label(i))].decode(static_cast<std::size_t>(clusters_.slot(i)), row);
   std::ranges::copy(rows()[id], row.begin());
@@ -72,6 +73,7 @@ std::vector<std::byte> ClusterIndex::codes() const {
   const std::size_t width = CodeBlock::bytes_of_code(coding_);
   std::vector<std::byte> codes(n_rows() * width);
   for (std::size_t id = 0; id < n_rows(); ++id) {
+    if (label(id) < 0) continue;
     clusters_[static_cast<std::size_t>(label(id))].write(static_cast<std::size_t>(clusters_.slot(id)),
                                                          codes.data() + id * width);
   }
@@ -93,6 +95,7 @@ void ClusterIndex::update(std::span<const Index> ids, const RowsView& rows, int 
 
 void ClusterIndex::replace(std::span<const Index> ids, const RowsView& rows, std::span<const Scored> found, Isa isa) {
   clusters_.replace(ids, rows, found, isa);
+  if (!coding_.alone) rows_.resize(n_rows() * n_features());
   for (std::size_t i = 0; i < ids.size() && !coding_.alone; ++i) {
     std::ranges::copy(rows[static_cast<Index>(i)], rows_.data() + static_cast<std::size_t>(ids[i]) * n_features());
   }

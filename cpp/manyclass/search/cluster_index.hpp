@@ -36,9 +36,9 @@ using Deliver = std::function<void(std::size_t query, std::span<const Scored> ro
 
 class ClusterIndex {
  public:
-  // `labels` (K) says the cluster of each row; where it is empty each row goes to the nearest centroid. Rows are kept
-  // beside their codes unless these stand alone. Throws std::invalid_argument where a row is not finite or longer than
-  // largest_norm.
+  // `labels` (K) says the cluster of each row, -1 where there is none; where it is empty each row goes to the nearest
+  // centroid. Rows are kept beside their codes unless these stand alone. Throws std::invalid_argument where a row is
+  // not finite or longer than largest_norm.
   ClusterIndex(const RowsView& rows, std::size_t n, const Coding& coding, Directions directions,
                std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa);
   // Of rows that codes() has written, which stand alone. Throws std::invalid_argument where a row is not finite.
@@ -49,7 +49,7 @@ class ClusterIndex {
   std::size_t n_features() const { return coding_.n_features; }
   std::size_t n_clusters() const { return clusters_.size(); }
   const Coding& coding() const { return coding_; }
-  // A row, or what its code says.
+  // A row, or what its code says; zeros where there is none.
   void read(Index id, std::span<float> row) const;
   // Codes by id, in bytes_of_code() bytes each, where they stand alone.
   std::vector<std::byte> codes() const;
@@ -61,8 +61,14 @@ class ClusterIndex {
   std::size_t size_of(std::size_t cluster) const { return clusters_[cluster].size(); }
 
   // Row ids[i] becomes rows[i] and goes to the nearest centroid: K_r C D operations for K_r rows (Yen et al. 2018,
-  // section 4). Ids are distinct and in [0, K). Changes nothing where it throws, as the constructor does.
+  // section 4). Ids are distinct; those from K on are new rows. Changes nothing where it throws, as the constructor
+  // does.
   void update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa);
+
+  // Takes rows out, which no search finds any more; their ids stay.
+  void remove(std::span<const Index> ids) {
+    for (const Index id : ids) clusters_.remove(id);
+  }
 
   // The two halves of an update, for a caller that shares out the first: the nearest centroid of each of n rows, and
   // row ids[i] becoming rows[i], in the cluster found[i]. Rows are finite and no longer than largest_norm.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
@@ -17,8 +18,8 @@ namespace manyclass {
 template <class Block>
 class Clusters {
  public:
-  // `labels` (n) says the cluster of each row; where it is empty each row goes to the nearest centroid. put(block, id)
-  // appends a row.
+  // `labels` (n) says the cluster of each row, -1 where there is none; where it is empty each row goes to the nearest
+  // centroid. put(block, id) appends a row.
   template <class Put>
   Clusters(const typename Block::Shape& shape, const RowsView& rows, std::size_t n, Directions directions,
            std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa, const Put& put)
@@ -32,7 +33,9 @@ class Clusters {
     }
     std::vector<std::vector<Index>> members(size());
     for (std::size_t id = 0; id < n; ++id) {
-      members[static_cast<std::size_t>(places_[id].cluster)].push_back(static_cast<Index>(id));
+      if (places_[id].cluster >= 0) {
+        members[static_cast<std::size_t>(places_[id].cluster)].push_back(static_cast<Index>(id));
+      }
     }
     parallel_for(n_threads, size(), [&](std::size_t c) {
       blocks_[c].reserve(members[c].size());
@@ -51,7 +54,7 @@ class Clusters {
   Index label(std::size_t id) const { return places_[id].cluster; }
   Index slot(std::size_t id) const { return places_[id].slot; }
 
-  // Row ids[i] becomes rows[i] and goes to the nearest centroid. Ids are distinct and in [0, K).
+  // Row ids[i] becomes rows[i] and goes to the nearest centroid. Ids are distinct; those from K on are new.
   void update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa) {
     replace(ids, rows, nearest(rows, ids.size(), n_threads, isa), isa);
   }
@@ -59,11 +62,14 @@ class Clusters {
   // The same, where found[i] says the centroid: what a caller that shares out that part has from nearest().
   void replace(std::span<const Index> ids, const RowsView& rows, std::span<const Scored> found, Isa isa) {
     constexpr std::size_t ahead = 2;  // rows whose memory is on its way
+    const std::size_t n = ids.empty() ? 0 : static_cast<std::size_t>(std::ranges::max(ids)) + 1;
+    if (n > places_.size()) places_.resize(n, absent);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (i + ahead < ids.size()) {
-        const Place next = places_[static_cast<std::size_t>(ids[i + ahead])];
+      const std::size_t later = i + ahead;
+      if (later < ids.size() && places_[static_cast<std::size_t>(ids[later])].cluster >= 0) {
+        const Place next = places_[static_cast<std::size_t>(ids[later])];
         const Block& from = blocks_[static_cast<std::size_t>(next.cluster)];
-        const Block& to = blocks_[static_cast<std::size_t>(found[i + ahead].id)];
+        const Block& to = blocks_[static_cast<std::size_t>(found[later].id)];
         from.prefetch(static_cast<std::size_t>(next.slot));
         if (&from != &to) {
           from.prefetch(from.size() - 1);
@@ -73,15 +79,21 @@ class Clusters {
       const Index id = ids[i];
       const DenseRow row = rows[static_cast<Index>(i)];
       const Place place = places_[static_cast<std::size_t>(id)];
-      Block& block = blocks_[static_cast<std::size_t>(place.cluster)];
-      if (found[i].id == place.cluster) {
-        block.replace(static_cast<std::size_t>(place.slot), row, isa);
+      if (place.cluster >= 0 && found[i].id == place.cluster) {
+        blocks_[static_cast<std::size_t>(place.cluster)].replace(static_cast<std::size_t>(place.slot), row, isa);
         continue;
       }
-      const Index moved = block.remove(static_cast<std::size_t>(place.slot));
-      if (moved >= 0) places_[static_cast<std::size_t>(moved)].slot = place.slot;
+      remove(id);
       append(id, found[i].id, row, isa);
     }
+  }
+
+  // Takes the row of an id out, if there is one.
+  void remove(Index id) {
+    const Place place = std::exchange(places_[static_cast<std::size_t>(id)], absent);
+    if (place.cluster < 0) return;
+    const Index moved = blocks_[static_cast<std::size_t>(place.cluster)].remove(static_cast<std::size_t>(place.slot));
+    if (moved >= 0) places_[static_cast<std::size_t>(moved)].slot = place.slot;
   }
 
   // The nearest centroid of each of n rows.
@@ -106,6 +118,8 @@ class Clusters {
     Index cluster;
     Index slot;
   };
+
+  static constexpr Place absent{-1, -1};
 
   static constexpr std::size_t tile_rows = 256;  // a thread's bite
 

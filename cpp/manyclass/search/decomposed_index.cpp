@@ -95,8 +95,8 @@ static void check_blocks(std::span<const std::vector<float>> centroids, std::spa
       throw std::invalid_argument("the centroids of a block do not fit its columns");
     }
     if (labels.empty()) continue;
-    if (labels[j].size() != n_rows || std::ranges::min(labels[j]) < 0 ||
-        static_cast<std::size_t>(std::ranges::max(labels[j])) >= n_clusters) {
+    if (labels[j].size() != n_rows || std::ranges::min(labels[j]) < -1 ||
+        std::ranges::max(labels[j]) >= static_cast<Index>(n_clusters)) {
       throw std::invalid_argument("a label is missing or out of range");
     }
   }
@@ -151,6 +151,7 @@ void DecomposedIndex::update_block(std::size_t j, std::span<const Index> ids, co
 }
 
 void DecomposedIndex::update_rows(std::span<const Index> ids, const RowsView& rows) {
+  rows_.resize(blocks_[0].clusters.n_rows() * n_features_);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     std::ranges::copy(rows[static_cast<Index>(i)], rows_.data() + at(ids[i]) * n_features_);
   }
@@ -248,11 +249,15 @@ void DecomposedIndex::search(const DenseView& queries, std::size_t k, const Find
     for (std::size_t i = t * tile; i < std::min(n, (t + 1) * tile); ++i) {
       const DenseRow phi = queries.row(static_cast<Index>(i));
       poll();
-      found.clear();
-      for (std::size_t j = 0; j < n_blocks(); ++j) find(j, phi, options, excluded.of(i), memory, found);
-      std::ranges::sort(found, {}, &Scored::id);
-      const auto same = [](const Scored& a, const Scored& b) { return a.id == b.id; };
-      found.erase(std::unique(found.begin(), found.end(), same), found.end());
+      // Where the clusters that are probed hold fewer than k rows, all are read.
+      for (FindOptions some = options; some.n_probe > 0; some.n_probe = found.size() < k ? n_clusters() : 0) {
+        found.clear();
+        for (std::size_t j = 0; j < n_blocks(); ++j) find(j, phi, some, excluded.of(i), memory, found);
+        std::ranges::sort(found, {}, &Scored::id);
+        const auto same = [](const Scored& a, const Scored& b) { return a.id == b.id; };
+        found.erase(std::unique(found.begin(), found.end(), same), found.end());
+        if (some.n_probe == n_clusters()) break;
+      }
       exact_scores(rows(), phi, options.isa, found);
       const std::size_t best = std::min(k, found.size());
       std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(best), found.end());

@@ -61,13 +61,21 @@ class DecomposedIndex {
   Index label(std::size_t block, std::size_t id) const { return blocks_[block].clusters.label(id); }
 
   // Row ids[i] becomes rows[i] and goes to the nearest centroid of each block: K_r C D operations for K_r rows. Ids are
-  // distinct and in [0, K). Changes nothing where it throws, as the constructor does.
+  // distinct; those from K on are new rows. Changes nothing where it throws, as the constructor does.
   void update(std::span<const Index> ids, const RowsView& rows, int n_threads, Isa isa);
 
   // The parts of an update, for a caller that shares them out: the clusters of one block, and the rows themselves. Rows
   // are finite and no longer than largest_norm.
   void update_block(std::size_t block, std::span<const Index> ids, const RowsView& rows, Isa isa);
   void update_rows(std::span<const Index> ids, const RowsView& rows);
+
+  // Takes rows out, which no search finds any more; their ids stay.
+  void remove(std::span<const Index> ids) {
+    for (const Index id : ids) {
+      for (Block& block : blocks_) block.clusters.remove(id);
+      std::fill_n(rows_.data() + static_cast<std::size_t>(id) * n_features_, n_features_, 0.0F);
+    }
+  }
 
   void check(DenseRow phi, Isa isa) const { check_query(phi, isa); }
 

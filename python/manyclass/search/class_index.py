@@ -15,7 +15,7 @@ The first search builds the index, which takes the time of scoring all classes f
 until the next fit; it is not saved, pickled or cloned. It is dense: 5 n_classes n_features bytes, and while it is built
 twice as many. Where rows are sparse and so are the weights, scoring all classes reads only the features that a row has
 and is faster as a rule: `slower` predicts it, and the index is not built then. A model over embeddings
-is answered by a copy in 8 bits, unless there are enough rows for an index to pay.
+is answered by a copy in 8 bits, unless an index was tuned for what is asked and is quicker.
 
 An 8-bit copy of the class vectors gives exact labels, and a normaliser from all classes. `predict` asks it where W
 stands over embeddings or dense features and has more than `EXACT_CLASSES` classes, once `COPY_ROWS` rows or more are
@@ -27,7 +27,7 @@ standard deviation of its logarithm, or more: some 2e-4 nats with recall=1, wher
 code being that of what the first one leaves. With less the row is coded once, for which scores of all classes err
 together: some .005 nats, in two thirds of the time.
 
-The first such call makes the copy, which takes the time of some hundred exact rows, n_classes (n_hidden + 28) bytes,
+The first such call makes the copy, which takes the time of some hundred exact rows, n_classes (n_hidden + 20) bytes,
 and is kept until the next fit; it is not saved, pickled or cloned. Of weights that are mapped from a file `predict`
 makes none.
 """
@@ -66,10 +66,8 @@ TUNE_ROWS = 256
 LEAST_TUNE_ROWS = 64
 CHECK_SHARE = 16  # a later call checks a sixteenth of its rows, which costs about a tenth of its time
 LEAST_CHECK_ROWS = 16
-# Of weights that an 8-bit copy answers for, too: the rows from which on an index is built, which takes the time of some
-# ten thousand of them, and the share of the clusters above which it is not quicker than the copy. With 135,000 classes
-# and embeddings of 256 a search of three quarters took as long as the copy, and its log Z was off by .09 nats (rms).
-INDEX_ROWS = 65_536
+# The share of the clusters above which an index is not quicker than an 8-bit copy: with 135,000 classes and embeddings
+# of 256 a search of three quarters took .31 ms, the copy .17; log Z was off by .09 nats (rms), the copy's by .002.
 MOST_PROBED = 1 / 4
 # Labels alone are found by a copy where there are more classes than this for each that is wanted.
 CLASSES_A_BEST = 64
@@ -324,15 +322,14 @@ class ApproximateAnswers:
         """Return what finds the k best classes of rows; None, with a warning of why, where `exact` is faster.
 
         Weights that an 8-bit copy can answer for are searched by an index where one is tuned for what is asked and is
-        quicker, or where there are enough rows for it to pay.
+        quicker.
         """
         if self.weights.n_classes <= EXACT_CLASSES:
             return None
         why = self.too_large if self.weights.codes is None else ""
         probes = None if self.index is None else self.index.probes(k, recall)
         most_probed = MOST_PROBED * _clusters(self.weights.n_classes)
-        is_quicker = x.shape[0] < INDEX_ROWS if probes is None else probes > most_probed
-        if not why and copies(self.weights) and (recall == 1 or is_quicker):
+        if not why and copies(self.weights) and (recall == 1 or probes is None or probes > most_probed):
             copy = self.build_copy(n_threads)
 
             def best_of_copy(points: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:

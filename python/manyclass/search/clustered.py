@@ -365,8 +365,6 @@ class ClusteredRows(BaseEstimator):
         index = self.core
         k = _count_of("k", k, self.n_rows_)
         queries, _, single, options = self._request(Q, n_probe, exclude)
-        if self._BY_BLOCKS:
-            options["budget"] = max(k, default_budget(self.n_rows_))
         scores, ids = index.query(queries, k=k, **options)
         return (scores[0], ids[0]) if single else (scores, ids)
 
@@ -381,7 +379,9 @@ class ClusteredRows(BaseEstimator):
     def update(self, ids: ArrayLike, rows: Rows) -> Self:
         """Replace rows, each of which goes to its nearest cluster, at the cost of C inner products a row.
 
-        A ValueError if an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed.
+        Rows that were taken out stand there again. A `SphericalClusterIndex` makes its clusters anew where they no
+        longer fit. A ValueError if an id is unknown or given twice, or a row does not fit or is not finite; nothing is
+        changed.
 
         Parameters
         ----------
@@ -392,13 +392,49 @@ class ClusteredRows(BaseEstimator):
         -------
         self
         """
-        index = self.core
-        changed = checked_ids("ids", ids, self.n_rows_, once="each row is replaced once")
-        new = checked_rows("rows", rows, self.n_features_in_)
-        if len(new) != len(changed):
-            raise ValueError(f"rows has {len(new)} rows, ids has {len(changed)}")
-        index.update(changed, new, n_threads=n_threads_from(self.n_jobs))
+        self._put(checked_ids("ids", ids, self.n_rows_, once="each row is replaced once"), rows)
         return self
+
+    def add(self, rows: Rows) -> NDArray[np.int64]:
+        """Add rows as `update` replaces them, and return their ids: K, K + 1, ...
+
+        Parameters
+        ----------
+        rows : array-like or sparse matrix of shape (m, n_features)
+
+        Returns
+        -------
+        ndarray of shape (m,), int64
+        """
+        new = checked_rows("rows", rows, self.n_features_in_)
+        ids = self.n_rows_ + np.arange(len(new))
+        self._put(ids.astype(np.int32), new)
+        return ids
+
+    def remove(self, ids: ArrayLike) -> Self:
+        """Take rows out: no search finds them. Their ids stay, those of `rows_` are 0 and those of `labels_` -1.
+
+        A ValueError if an id is unknown or given twice; nothing is changed.
+
+        Parameters
+        ----------
+        ids : array-like of shape (m,), distinct int in [0, K)
+
+        Returns
+        -------
+        self
+        """
+        self.core.remove(checked_ids("ids", ids, self.n_rows_, once="each row is taken out once"))
+        return self
+
+    def _put(self, ids: Ids, rows: Rows) -> None:
+        index, new = self.core, checked_rows("rows", rows, self.n_features_in_)
+        if len(new) != len(ids):
+            raise ValueError(f"rows has {len(new)} rows, ids has {len(ids)}")
+        index.update(ids, new, n_threads=n_threads_from(self.n_jobs))
+        self.n_rows_ = index.n_rows()
+        if not self._BY_BLOCKS:
+            self.follow_training(len(ids))
 
     def follow_training(self, n_replaced: int) -> bool:
         """Note rows that have been replaced, and make the clusters anew where they no longer fit.
@@ -416,7 +452,7 @@ class ClusteredRows(BaseEstimator):
         self._replaced += n_replaced
         if not self._has_worn():
             return False
-        self._cluster(self._index.rows(), self.n_reclusterings_ + 1)
+        self._cluster(self._index.rows()[self._present], self.n_reclusterings_ + 1)
         return True
 
     @property
@@ -508,8 +544,15 @@ class ClusteredRows(BaseEstimator):
     def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
         """Return the core's index over rows in clusters; without labels each row goes to the nearest centroid."""
 
+    @property
+    def _present(self) -> NDArray[np.bool_]:
+        """Which rows have not been taken out."""
+        return np.asarray(np.atleast_2d(self.labels_)[0] >= 0)
+
     def _build(self, rows: Floats, centers: Floats, labels: Ids) -> None:
+        absent = np.flatnonzero(~self._present) if hasattr(self, "_index") else labels[:0]
         self._index = self._core_index(rows, centers, labels)
+        self._index.remove(absent.astype(np.int32))
         self.cluster_centers_, self.n_clusters_ = centers, len(centers)
 
     def _find_clusters(
@@ -533,14 +576,15 @@ class ClusteredRows(BaseEstimator):
         return float(curve[self.n_probe_ - 1])
 
     def _n_clusters(self, n_rows: int) -> int:
-        return auto_clusters(n_rows) if self.n_clusters == "auto" else int(self.n_clusters)
+        return auto_clusters(n_rows) if self.n_clusters == "auto" else min(int(self.n_clusters), n_rows)
 
     def _recall_of_rows(self) -> NDArray[np.float64]:
         """Recall curve of a sample of the rows as queries, or of all where there are fewer, each without itself."""
         if self.n_clusters_ == 1:
             return np.ones(1)
-        n = min(self._RECALL_QUERIES, self.n_rows_)
-        sample = np.random.default_rng(self._seed).choice(self.n_rows_, n, replace=False)
+        present = np.flatnonzero(self._present)
+        n = min(self._RECALL_QUERIES, len(present))
+        sample = np.random.default_rng(self._seed).choice(present, n, replace=False)
         return self.recall_curve(self.rows_[sample], k=min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]))
 
     def recall_curve(self, Q: Rows, *, k: int = 10, exclude: Exclude = None) -> NDArray[np.float64]:
@@ -609,9 +653,7 @@ class ClusteredRows(BaseEstimator):
         parts = (answers["values"], answers["ids"], answers["indptr"])
         gradients: sp.csr_array = sp.csr_array(parts, shape=(n, self.n_rows_))
         gradients.sort_indices()
-        names = ("n_found", "n_exact", "n_scanned", "n_multiplied")
-        n_found, n_exact, n_scanned, n_multiplied = (np.asarray(answers[name], dtype=np.int64) for name in names)
-        n_multiplied = n_multiplied + n_exact * self.n_features_in_
         pair = ApproximateLosses(np.asarray(answers["losses"]), gradients)
-        pair.report = SearchReport(n_found, n_exact, n_scanned, n_multiplied, np.asarray(answers["certified"]))
+        costs = (answers[name] for name in ("n_found", "n_exact", "n_scanned", "n_multiplications", "certified"))
+        pair.report = SearchReport(*costs)
         return pair

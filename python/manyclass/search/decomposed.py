@@ -74,7 +74,7 @@ class DecomposedIndex(ClusteredRows):
         self._replaced = 0
         blocks = enumerate(self._blocks(rows))
         centers = [self._find_clusters(np.ascontiguousarray(block), j)["centroids"] for j, block in blocks]
-        self._build(rows, np.hstack(centers), np.zeros((0, 0), dtype=np.int32))
+        self._build(self._index.stored() if n_before else rows, np.hstack(centers), np.zeros((0, 0), dtype=np.int32))
         self._choose_probes()
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:

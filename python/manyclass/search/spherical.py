@@ -5,9 +5,9 @@ products with it (Yen et al. 2018, section 4). A scan reads rows as bytes with a
 computes in single precision the scores of the few rows that may be among the best: the answer is that of a scan of all
 probed rows in single precision, equal scores by id.
 
-`SphericalClusterIndex.update` makes the clusters anew, with recluster="auto", when the imbalance C sum n_c^2 / K^2 is
-twice what it was after `fit`, or the recall of 256 rows as queries, measured each time K / 2 rows have been replaced,
-has fallen by 0.1.
+`update` and `add` of a `SphericalClusterIndex` make the clusters anew, with recluster="auto", when the imbalance
+C sum n_c^2 / K^2 is twice what it was after `fit`, the recall of 256 rows as queries, measured each time K / 2 rows
+have been put in, has fallen by 0.1, or so many rows would have more than twice the clusters.
 
 `loss_and_gradient` is Algorithm 1 of Yen et al. (ICML 2018): rows of W are classes, of which a search finds those of
 highest score; scores of labels are computed in any case.
@@ -21,7 +21,7 @@ highest score; scores of labels are computed in any case.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,7 @@ from manyclass.weights.arrays import Floats, Ids
 # themselves at n_probe_ has fallen by a tenth. Recall is measured again each time half as many rows as there are have
 # been replaced: it then costs a small part of what the updates have cost.
 MOST_IMBALANCE_GROWTH = 2.0
+MOST_CLUSTERS_GROWTH = 2.0  # of those that n_clusters="auto" would make of so many rows
 MOST_RECALL_LOSS = 0.1
 CHECK_EVERY = 0.5
 
@@ -172,22 +173,6 @@ class SphericalClusterIndex(ClusteredRows):
         indptr, ids, scores = index.query_above(queries, thresholds=thresholds, **options)
         return indptr, ids, scores
 
-    def update(self, ids: ArrayLike, rows: Rows) -> Self:
-        """Replace rows as any index does, and make the clusters anew where they no longer fit.
-
-        Parameters
-        ----------
-        ids : array-like of shape (m,), distinct int in [0, K)
-        rows : array-like or sparse matrix of shape (m, n_features)
-
-        Returns
-        -------
-        self
-        """
-        super().update(ids, rows)
-        self.follow_training(np.size(ids))
-        return self
-
     def fill_heads(self, X: NDArray[np.float32], labels: NDArray[np.int32], heads: NDArray[np.int32]) -> None:
         """Write the best rows for each point, its label left out, to `heads`; `n_probe_` clusters are scanned.
 
@@ -288,7 +273,6 @@ class SphericalClusterIndex(ClusteredRows):
         sample = int(self.sample_per_cluster or 0)
         clusters = self._find_clusters(rows, n_before, int(self.n_iter), sample, self.radius_)
         self.kmeans_stats_ = {name: np.array(clusters[name], dtype=kind) for name, kind in self._KMEANS.items()}
-        self.kmeans_stats_["sizes"] = self.kmeans_stats_["sizes"].reshape(-1, self._n_clusters(len(rows)))
         self._build(self._index.stored() if n_before else rows, clusters["centroids"], np.zeros(0, dtype=np.int32))
         self._replaced, self._imbalance_made = 0, self.imbalance_
         self.recall_ = self._choose_probes()
@@ -303,7 +287,8 @@ class SphericalClusterIndex(ClusteredRows):
         """Whether a check says that the clusters no longer fit the rows."""
         if self.recluster != "auto":
             return False
-        if self.imbalance_ > MOST_IMBALANCE_GROWTH * self._imbalance_made:
+        too_few = self._n_clusters(self.n_rows_) > MOST_CLUSTERS_GROWTH * self.n_clusters_
+        if too_few or self.imbalance_ > MOST_IMBALANCE_GROWTH * self._imbalance_made:
             return True
         if self._replaced < CHECK_EVERY * self.n_rows_:
             return False
