@@ -3,8 +3,9 @@
 Labels of one kind are compared by what they are, whatever holds them: 2**60 + 1 as int64 is the label that it is as
 uint64, as Int64 of pandas, or as int, and no other one, since integers never pass through floats. Dates are the same in
 all units that have them exactly. Text of any length is the same in NumPy's arrays of fixed width and in objects; where
-it is long, or ends with a NUL, which such arrays drop, it is held as objects. All else that can be sorted and compared
-by Python stays as it is.
+it is long, or ends with a NUL, which such arrays drop, it is held as objects. Texts that differ in Unicode's form
+alone, an e with an accent and an e before an accent, are one label: where a fit has both, all its labels become
+composed (NFC), and a warning says so. All else that can be sorted and compared by Python stays as it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import datetime
 import math
 import numbers
+import unicodedata
 import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -249,13 +251,30 @@ def sorted_classes(
     """
     labels = as_labels(y)
     classes, positions = _distinct(labels, name)
+    forms = list(map(composed, classes.tolist())) if _has_forms(classes) else []
+    if len(set(forms)) < len(forms):
+        n_twice = len(forms) - len(set(forms))
+        message = f"{name} has {n_twice} labels in two forms of Unicode; each is one class, composed (NFC)"
+        warnings.warn(message, UserWarning, stacklevel=outer_level())
+        classes, places = _distinct(_narrow(_objects(forms)), name)
+        positions = places[positions]
     if known is None or not len(known):
         return classes, positions
     place = find_positions(classes, known, name)
     if np.all(place >= 0):
         return known, place[positions].astype(np.intp)
-    all_classes, _ = _distinct(_together(known, classes), name)
+    all_classes, _ = _distinct(_together(known, classes[place < 0]), name)
     return all_classes, find_positions(classes, all_classes, name)[positions].astype(np.intp)
+
+
+def composed(label: Any) -> Any:
+    """Return text in Unicode's composed form (NFC); all else as it is."""
+    return unicodedata.normalize("NFC", label) if isinstance(label, str) and not label.isascii() else label
+
+
+def _has_forms(labels: NDArray[Any]) -> bool:
+    """Whether labels are text that may have several forms."""
+    return _kind(labels) == "text" and not all(isinstance(a, str) and a.isascii() for a in labels.ravel().tolist())
 
 
 def _distinct(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -352,14 +371,23 @@ def find_positions(labels: NDArray[Any], classes: NDArray[Any], name: str) -> Id
     check_kind(wanted, classes, name)
     dtype, kinds = wanted.dtype, {wanted.dtype.kind, classes.dtype.kind}
     if kinds == {"O"} or (len(kinds) > 1 and not kinds <= set("biu")):
-        return _by_hash(wanted, classes)
+        return _by_form(wanted, classes, _by_hash(wanted, classes))
     with np.errstate(over="ignore"):  # of floats, which then are not what they were
         cast = wanted.astype(classes.dtype, copy=False)
     is_exact = cast.astype(dtype, copy=False) == wanted  # longer text, say, is cut
     if len(kinds) > 1:
         is_exact &= (cast < 0) == (wanted < 0)
     positions = np.minimum(np.searchsorted(classes, cast), len(classes) - 1)
-    return np.where((classes[positions] == cast) & is_exact, positions, -1).astype(np.int32)
+    return _by_form(wanted, classes, np.where((classes[positions] == cast) & is_exact, positions, -1).astype(np.int32))
+
+
+def _by_form(labels: NDArray[Any], classes: NDArray[Any], positions: Ids) -> Ids:
+    """Positions of labels, of those that have none by their composed form."""
+    rest = positions < 0
+    if rest.any() and _has_forms(classes):
+        place = {composed(label): position for position, label in enumerate(classes.tolist())}
+        positions[rest] = [place.get(composed(label), -1) for label in labels[rest].tolist()]
+    return positions
 
 
 def _by_hash(labels: NDArray[Any], classes: NDArray[Any]) -> Ids:

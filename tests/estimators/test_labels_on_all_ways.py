@@ -7,11 +7,15 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier
+from manyclass.cli import main
 from manyclass.datasets import SequenceEncoder, Stream
+from manyclass.metrics import recall_at_k
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 X = np.random.default_rng(0).random((400, 3)).astype(np.float32)
 KINDS = {
@@ -114,3 +118,93 @@ def test_mistakes_are_refused_on_all_ways(way, mistake):
 def test_mistakes_of_items_are_refused(mistake):
     with pytest.raises(ValueError, match=r"missing|None|nan|kind|sorted"):
         SequenceEncoder().fit([MISTAKES[mistake]] * 10)
+
+
+# Files
+
+
+def table(y, kind):
+    return pa.table({"a": X[:, 0], "b": X[:, 1], "label": arrow(y, kind)})
+
+
+def text_of(y, _, mark):
+    lines = "".join(f"{a}{mark}{b}{mark}{label}\n" for (a, b, _), label in zip(X, y, strict=True))
+    return f"a{mark}b{mark}label\n{lines}".encode()
+
+
+def texts_of(y, _):
+    return "".join(f"word{i % 7} ant\t{label}\n" for i, label in enumerate(y)).encode()
+
+
+FILES = {
+    "d.parquet": lambda path, y, kind: parquet.write_table(table(y, kind), path),
+    "d.csv": lambda path, y, kind: path.write_bytes(text_of(y, kind, ",")),
+    "d.tsv": lambda path, y, kind: path.write_bytes(text_of(y, kind, "\t")),
+    "d.txt": lambda path, y, kind: path.write_bytes(texts_of(y, kind)),
+}
+HOW = {
+    "whole": (),
+    "in parts": ("--stream",),
+    "all": ("--labels", "all"),
+    "all in parts": ("--labels", "all", "--stream"),
+}
+
+
+def classes_of_file(name, how, path, y, kind):
+    FILES[name](path / name, y, kind)
+    fit = ["fit", str(path / name), "--output", str(path / "m"), "--solver", "implicit", "--max-iter", "1", *HOW[how]]
+    assert main(fit) == 0
+    return manyclass.load(path / "m").classes_
+
+
+@pytest.mark.filterwarnings("ignore:training")
+@pytest.mark.parametrize("how", ["whole", "in parts"])
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "text"])  # an empty cell is no label
+def test_labels_of_files_are_those_of_arrays(name, how, kind, tmp_path):
+    y = KINDS[kind] * 100
+    classes, expected = classes_of_file(name, how, tmp_path, y, kind), np.unique(model().fit(X, y).classes_)
+    if name != "d.parquet":  # a word is an integer or text
+        whole = kind in ("int", "negative")
+        expected = expected if whole else np.unique([str(label) for label in y])
+    assert classes.tolist() == expected.tolist()
+    assert {classes.dtype, expected.dtype} == {expected.dtype} or classes.dtype.kind in "OU"
+
+
+# Forms of Unicode
+
+COMPOSED, SPELT = "caf\u00e9", "cafe\u0301"
+FORMS = [COMPOSED, SPELT, "tea", "na\u00efve"]
+
+
+@pytest.mark.quick
+@pytest.mark.filterwarnings("ignore:training")
+@pytest.mark.parametrize("way", WAYS)
+def test_texts_in_two_forms_are_one_class_and_it_is_told(way):
+    told = r"labels in two forms of Unicode; each is one class, composed \(NFC\)"
+    with pytest.warns(UserWarning, match=told):
+        fitted = WAYS[way](FORMS * 100, "text")
+    assert fitted.classes_.tolist() == [COMPOSED, "na\u00efve", "tea"]
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", FILES)
+def test_texts_of_files_in_two_forms_are_one_class(name, how, tmp_path, capsys):
+    if how.startswith("all") and name != "d.txt":
+        pytest.skip("tables have a label a row")
+    classes = classes_of_file(name, how, tmp_path, FORMS * 100, "text")
+    assert "in two forms of Unicode" in capsys.readouterr().err
+    assert classes.tolist() == [COMPOSED, "na\u00efve", "tea"]
+
+
+@pytest.mark.quick
+def test_a_form_alone_stays_and_answers_to_the_other():
+    y = [SPELT, "tea"] * 200
+    fitted = model().fit(X, y)
+    assert fitted.classes_.tolist() == [SPELT, "tea"]  # as given: predictions equal y
+    assert fitted.evaluate(X, [COMPOSED, "tea"] * 200) == fitted.evaluate(X, y)
+    assert fitted.partial_fit(X, [COMPOSED, "tea"] * 200).classes_.tolist() == [SPELT, "tea"]
+    assert fitted.predict_top_k(X, 1, exclude=[[COMPOSED]] * 400)[0].ravel().tolist() == ["tea"] * 400
+    with pytest.warns(UserWarning, match="in two forms of Unicode"):
+        assert recall_at_k([[COMPOSED]], [[SPELT]], k=(1,)) == recall_at_k([["tea"]], [["tea"]], k=(1,))

@@ -88,6 +88,10 @@ def test_a_divergence_on_few_rows_is_told():
         model = SoftmaxClassifier(solver=solver, n_negatives=2, learning_rate=1.0, max_iter=20, random_state=seed)
         with pytest.warns(ConvergenceWarning, match="diverged"):
             model.fit(X, y)
+        for rate in (3.0, 10.0):  # of which a tenth ends above W = 0, too
+            with pytest.warns(ConvergenceWarning, match="diverged"):
+                model.set_params(learning_rate=rate).fit(X, y)
+            assert model.evaluate(X, y)["log_loss"] < np.log(5) + 1e-6
 
 
 # A grid of step sizes

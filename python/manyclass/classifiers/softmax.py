@@ -172,7 +172,8 @@ class SoftmaxClassifier(LabelClassifier):
             Texts become rows by `vectorizer`, by default a `TextVectorizer()` of `manyclass.datasets`; lists of items
             by its `SequenceEncoder()`, and without y the items that came next are the labels. The model keeps it.
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
-            Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
+            Labels of any sortable type, two or more, text by its composed form (NFC); or 0 and 1, dense or sparse. Rows
+            without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of rows, of which only ratios count, default=None
         class_text : mapping of label to text, of classes with rows or without, default=None; beside rows (labels, rows)
             Each adds its row to the weights of its class; `manyclass.blending.class_texts` says how much.

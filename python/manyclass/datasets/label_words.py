@@ -14,7 +14,7 @@ from manyclass import _core
 from manyclass.compressed import LABEL
 from manyclass.datasets.csr import indicator, ones_at
 from manyclass.datasets.inputs import BLANKS, Input, RowSource
-from manyclass.labels import as_labels
+from manyclass.labels import as_labels, composed, sorted_classes
 
 Words = list[list[str]]  # the labels of each row
 TEXTS = 16_384  # that are held at once, before rows of numbers are made of them
@@ -36,8 +36,17 @@ def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:
     n_twice : int
         Labels that stand twice in a row, and count once.
     """
-    distinct, indptr, indices, n_twice = _core.label_columns(words)
+    distinct, indptr, indices, n_twice = _columns(words)
     return ones_at(indices, np.diff(indptr), len(distinct)), as_labels(distinct), n_twice
+
+
+def _columns(words: Words) -> Any:
+    """The core's columns of labels; those in two forms of Unicode are composed before, with a warning."""
+    columns = _core.label_columns(words)
+    labels = as_labels(columns[0])
+    if labels.dtype.kind in "OU" and len(sorted_classes(labels, name="the data")[0]) < len(labels):
+        return _core.label_columns([[*map(composed, row)] for row in words])
+    return columns
 
 
 def labels_of_words(cells: Sequence[str]) -> NDArray[Any]:
@@ -61,9 +70,10 @@ class Vocabulary:
     """
 
     def __init__(self, words: Iterable[Sequence[str]]) -> None:
-        distinct, _, _, _ = _core.label_columns([[*{word for row in words for word in row}]])
-        self.labels = as_labels(distinct)
-        self._places = {str(label): place for place, label in enumerate(self.labels.tolist())}
+        distinct = {word for row in words for word in row}
+        self.labels = as_labels(_columns([[*distinct]])[0])
+        places = {str(label): place for place, label in enumerate(self.labels.tolist())}
+        self._places = {word: places[word if word in places else composed(word)] for word in distinct}
 
     def labels_of(self, words: Words, *, several: bool) -> tuple[list[bool], Any]:
         """Return which rows have a label, and of these the first one or, `several`, a matrix of ones at all, sorted."""

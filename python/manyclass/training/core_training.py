@@ -502,17 +502,19 @@ def trained(make: Callable[[P], Training], plan: P, watch: Watch, signs: Signs) 
         warn_user(f"{begin}. {advice}")
         return training, None
     (best, n_best), rate = training.best_look(), plan.schedule.learning_rate
+    most = best if signs.begins_elsewhere else min(best, signs.at_zero)
     smaller = plan.with_steps_over(FIGURES.SMALLER_STEP)
     with_smaller_step = f"With a step size of {smaller.schedule.learning_rate:.4g} instead of {rate:.4g}"
     del training  # the memory of its weights
     second = make(smaller)
     second.train(watch, signs)
     stopped = second.fault is None and len(second.curve) < plan.max_iter  # by Ctrl-C
-    if second.fault is None and (stopped or second.last_look() <= best):
+    if second.fault is None and (stopped or second.last_look() <= most):
         ended = "it was interrupted" if stopped else "it ended well"
         warn_user(f"{begin}. {with_smaller_step} {ended}, and that is the model. {advice}")
         return second, smaller.schedule.learning_rate
-    ended = "it ended above the best of the first training" if second.fault is None else f"it did, too: {second.fault}"
+    above = "it ended above the best of the first training, or above W = 0"
+    ended = above if second.fault is None else f"it did, too: {second.fault}"
     first = make(replace(plan, max_iter=0))
     first.train(watch, signs)
     at_first = signs.at_zero if signs.n_drawn is None else first.best_look()[0]

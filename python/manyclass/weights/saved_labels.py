@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.labels import WIDEST, sorted_classes
+from manyclass.labels import WIDEST
 from manyclass.weights.tensor_file import TensorFile, checked, count, decode_text, encode_text
 
 # Objects that are written as text, by what a file calls their type: how one is written, and how it is read again.
@@ -64,9 +64,8 @@ def decode_labels(file: TensorFile, info: Mapping[str, Any], name: str = "classe
         labels[:] = [AS_TEXT[info["dtype"]][2](text) for text in labels.tolist()]
     else:
         labels = _labels_of_dtype(file, np.dtype(info["dtype"]), name, n)
-    distinct = sorted_classes(labels)[0] if name != "classes" else labels
-    in_order = len(distinct) == n and bool(np.all(distinct[:-1] < distinct[1:]))
-    if not in_order:
+    in_order = labels if name == "classes" else np.sort(labels)
+    if not np.all(in_order[:-1] < in_order[1:]):
         raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
     return labels
 
