@@ -2,7 +2,7 @@
 
 import sys
 
-from manyclass.cli.parser import main
+from manyclass.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

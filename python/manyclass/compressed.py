@@ -44,6 +44,11 @@ def shown_path(path: str | os.PathLike[str]) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+def printable(text: str) -> str:
+    """Return a text as a terminal is to have it: escapes by their numbers; halves of pairs are bytes of a path."""
+    return "".join(a if a.isprintable() or a == "\n" or "\ud800" <= a <= "\udfff" else ascii(a)[1:-1] for a in text)
+
+
 @contextlib.contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file for reading its bytes, decompressed where it is compressed.

@@ -420,3 +420,24 @@ def test_labels_of_a_model_are_evaluated_excluded_and_learnt_as_they_are_written
     run("learn", tmp_path / "m", tmp_path / "d.csv")
     learnt = manyclass.load(tmp_path / "m").classes_
     np.testing.assert_array_equal(learnt, classes, strict=True)
+
+
+@pytest.mark.parametrize("stream", [(), ("--stream",)])
+def test_escapes_of_data_and_names_do_not_reach_the_terminal(stream, tmp_path, capsys):
+    escape = "\x1b[31m\x07"
+    (tmp_path / f"{escape}.csv").write_text(f"a,b,{escape}\n1,2,x\n", encoding="utf-8")
+    (tmp_path / "d.csv").write_text(f"a,{escape},label\n1,2,{escape}\n2,1,x\n1,1,{escape}\n", encoding="utf-8")
+    for data, *options in (
+        (f"{escape}.csv",),
+        (f"no{escape}",),
+        ("d.csv", f"--{escape}"),
+        ("d.csv", "--solver", escape),
+    ):
+        run("fit", tmp_path / data, "--output", tmp_path / "m", *options, *stream, code=2)
+        told = capsys.readouterr()
+        assert "\\x1b" in told.err
+        assert "\x1b" not in told.err + told.out
+    run("fit", tmp_path / "d.csv", "--output", tmp_path / "m", "--solver", "implicit", "--max-iter", 1, *stream)
+    run("info", tmp_path / "m")
+    told = capsys.readouterr()
+    assert "\x1b" not in told.err + told.out

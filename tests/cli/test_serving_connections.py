@@ -407,3 +407,11 @@ def test_sighup_loads_the_model_file_anew_and_keeps_the_old_one_where_that_fails
         err = running.communicate(timeout=60)[1]
         assert running.returncode == 0
         assert re.search(r"127\.0\.0\.1 GET /info 200 \d+\.\d ms\n", err)
+
+
+def test_a_signal_while_the_command_is_loaded_ends_it_well():
+    """What a server needs takes a second to load, and SIGTERM within it gave 143."""
+    load = "importlib.import_module = lambda name: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(60))"
+    code = f"import importlib, os, signal, sys, time, manyclass.cli; sys.argv[1:] = ['serve', 'm']; {load}"
+    command = [sys.executable, "-c", f"{code}; manyclass.cli.main()"]
+    assert subprocess.run(command, timeout=50, check=False).returncode == 0

@@ -89,6 +89,12 @@ CASES = {
     "a seed of a model": ("model_dates", model(random_state="x"), "random_state is 'x'; it must be None, an integer"),
     "a seed below 0": ("model_margin", model(random_state=-1), "random_state is -1; it must be at least 0"),
     "progress": ("model_probit", model(verbose="loud"), "TypeError: verbose is 'loud'; it must be a number"),
+    "a misspelt parameter": ("model_dates", model(alphi=1.0), "SoftmaxClassifier has no parameter 'alphi'"),
+    "what a misspelt parameter became": (
+        "model_hybrid",
+        described("model", lambda d: d["automatic"]["resolved_params_"].update(alphi=1.0)),
+        "SoftmaxClassifier has no parameter 'alphi'",
+    ),
     "a flag": ("model_dates", model(fit_intercept="no"), "TypeError: fit_intercept is 'no'; it must be True or False"),
     "no labels a row": ("model_dates", labels(n_labels_=0), "n_labels_ is 0; it must be at least 1"),
     "labels below 0": ("model_dates", labels(n_labels_=-(10**30)), "n_labels_ is -10+; it must be at least 1"),

@@ -92,7 +92,7 @@ def load_classifier(path: PathLike, mmap: bool = False) -> Classifier:
     with reading(file):
         kind, parameters, state = read_model(file, mmap)
         cls = CLASSES[kind]
-        if unknown := sorted(set(parameters) - set(cls._get_param_names())):
+        if unknown := sorted({*parameters, *state.fit_report.params} - set(cls._get_param_names())):
             raise ValueError(f"{kind} has no parameter {unknown[0]!r}")
         model: Classifier = cls(**parameters)
         model.check_parameters()

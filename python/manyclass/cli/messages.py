@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from manyclass.compressed import printable
+
 USER_ERROR = 2
 INTERRUPTED = 130  # the shell's number: 128 + SIGINT
 CLOSED_PIPE = 141  # 128 + SIGPIPE
@@ -35,7 +37,7 @@ def open_standard_streams() -> None:
 
 def note(text: str) -> None:
     """Say something on stderr, where it does not mix with results."""
-    print(f"manyclass: {text}", file=sys.stderr, flush=True)
+    print(f"manyclass: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def interrupted(text: str) -> int:
@@ -62,7 +64,7 @@ def print_table(rows: Mapping[str, Any]) -> None:
     shown = {name: value for name, value in rows.items() if value is not None}
     width = max(len(name) for name in shown)
     for name, value in shown.items():
-        print(f"{name:<{width}}  {value}")
+        print(f"{name:<{width}}  {printable(str(value))}")
 
 
 def written(path: str) -> str:

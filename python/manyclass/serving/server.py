@@ -22,6 +22,7 @@ from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
+from manyclass.compressed import printable
 from manyclass.serving.predictor import SHOWN, Limits, Predictor
 
 try:
@@ -78,8 +79,7 @@ def handling(handlers: Mapping[str, Callable[..., Any] | signal.Handlers]) -> It
 def log(text: str) -> None:
     """Write a line on stderr with the time, in which nothing but printable characters stands."""
     now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-    safe = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
-    print(f"{now} {safe}", file=sys.stderr, flush=True)
+    print(f"{now} {printable(text).replace(chr(10), ' ')}", file=sys.stderr, flush=True)
 
 
 def _cut(text: str) -> str:

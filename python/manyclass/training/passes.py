@@ -164,7 +164,7 @@ def time_limit(seconds: float) -> Iterator[None]:
         _core.limit_seconds(np.inf)
 
 
-SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
+SLICE_SECONDS = 0.1  # how long the core runs before Python can show progress or see Ctrl-C
 # A slice ends behind a batch when its time is up; work on one batch is broken off, and the batch lost, only after this.
 GRACE = 0.1
 
