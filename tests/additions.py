@@ -1,10 +1,13 @@
 """Parts as somebody would add them, each with the files that CONTRIBUTING's table names: what goes into which file.
 
-Where a file is new, its text stands there; where it is changed, pairs of what is found and what takes its place.
+Where a file is new, its text stands there; where it is changed, pairs of what is found and what takes its place. The
+objective is the skeleton, with what python/docs/add_a_part.rst has the reader write beside it.
 """
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 
 Edits = str | list[tuple[str, str]]
@@ -14,40 +17,6 @@ SOLVERS = "cpp/manyclass/train/common/solvers.hpp"
 LAST_HEADER = '#include "manyclass/objective/u_rules.hpp"\n'
 LAST_SELECTION = '#include "manyclass/select/uniform.hpp"\n'
 LAST_SOLVER = "                      MinibatchProx>;"
-
-OBJECTIVE = """// The log-loss of a softmax of twice the scores, halved: log(1 + sum_S alpha e^(2 d)) / 2.
-#pragma once
-
-#include <algorithm>
-#include <cmath>
-
-#include "manyclass/objective/sampled_sum.hpp"
-
-namespace manyclass {
-
-struct SharpSoftmax {
-  static constexpr Facts facts{
-      .name = "sharp_softmax",
-      .sentence = "The softmax of twice the scores, with its sum sampled inside the logarithm.",
-      .biased = true,
-  };
-
-  Gradient gradient(const SampledPoint& point, double&, std::span<float> g) const {
-    const double log_a = sampled_sum(point, g).log_a;
-    const auto twice = [&](std::size_t k) { return 2 * (static_cast<double>(point.scores[k]) - point.label_score); };
-    double top = 0;
-    for (std::size_t k = 0; k < point.size(); ++k) top = std::max(top, twice(k));
-    const auto term = [&](std::size_t k) { return static_cast<double>(point.alpha[k]) * std::exp(twice(k) - top); };
-    double sum = std::exp(-top);
-    for (std::size_t k = 0; k < point.size(); ++k) sum += term(k);
-    for (std::size_t k = 0; k < point.size(); ++k) g[k] = static_cast<float>(term(k) / sum);
-    const double wrong = sum_of(g);
-    return {wrong, 0, log_a, wrong};
-  }
-};
-
-}  // namespace manyclass
-"""
 
 RULE = """// A rule for u that goes a share of the way to the logarithm of the sampled sum.
 #pragma once
@@ -123,6 +92,14 @@ static_assert(Selection<Stride>, "see select/draw.hpp");
 """
 
 
+TESTS = Path(__file__).resolve().parent
+PAGE = (TESTS.parent / "python/docs/add_a_part.rst").read_text(encoding="utf-8")
+# The blocks of code on the page, as it has them: an include, a solver, a step, and entries of three dicts.
+INCLUDE, ENTRY, STEP, IN_STEPS, IN_OBJECTIVES, IN_RATES = (
+    textwrap.dedent(block) for block in re.findall(r"\.\. code-block:: (?:cpp|py)\n\n((?:      .*\n|\n)+)", PAGE)
+)
+
+
 def listed(header: str, part: str) -> list[tuple[str, str]]:
     """The two lines of a solver in the list of all."""
     return [
@@ -144,26 +121,16 @@ def rule_with(name: str, part: str, option: str, used: str) -> str:
 
 ADDITIONS: dict[str, dict[str, Edits]] = {
     "an objective": {
-        "cpp/manyclass/objective/sharp_softmax.hpp": OBJECTIVE,
-        SOLVERS: listed("sharp_softmax.hpp", "SharpSoftmax"),
+        "cpp/manyclass/objective/squared_hinge.hpp": (TESTS / "cpp/skeleton.hpp").read_text(encoding="utf-8"),
+        SOLVERS: [
+            (LAST_HEADER, LAST_HEADER + INCLUDE.strip() + "\n"),
+            (LAST_SOLVER, f"                      {ENTRY.strip()}\n{LAST_SOLVER}"),
+        ],
         STEPS: [
-            (
-                "STEPS: dict",
-                '''def sharp_softmax(point: Point) -> Answer:
-    """log(1 + sum alpha e^(2 d)) / 2."""
-    terms = np.append(2 * (point.scores - point.label_score), 0.0)
-    p = point.alpha * np.exp(terms[:-1] - logsumexp(terms, b=np.append(point.alpha, 1.0)))
-    return point.eta * p, point.eta * p.sum(), point.carried, point.log_a
-
-
-STEPS: dict''',
-            ),
-            ('    "ove": ove,\n', '    "ove": ove,\n    "sharp_softmax": sharp_softmax,\n'),
-            (
-                '    "ove": lambda',
-                '    "sharp_softmax": lambda p, z, z_y, u: np.log(1 + np.sum(p.alpha * np.exp(2 * (z - z_y)))) / 2,\n'
-                '    "ove": lambda',
-            ),
+            ("STEPS: dict", f"{STEP.rstrip()}\n\n\nSTEPS: dict"),
+            ('    "ove": ove,\n', f'    "ove": ove,\n    {IN_STEPS.strip()}\n'),
+            ('    "ove": lambda', f'    {IN_OBJECTIVES.strip()}\n    "ove": lambda'),
+            ("RATES = {", f"RATES = {{{IN_RATES.strip()} "),
         ],
     },
     "a rule for u in the double sum": {

@@ -11,6 +11,15 @@
 namespace manyclass {
 
 struct SquaredHinge {
+  // What the package knows of it: its name, which is SquaredHinge in manyclass.solvers, and a sentence for the page of
+  // parts; `source` and `parameters` are left out, `flags` say what a step uses (registry.hpp). "Biased": its optimum is
+  // not that of the softmax.
+  static constexpr Facts facts{
+      .name = "squared_hinge",
+      .sentence = "The squared hinge, a sum over wrong classes that come within 1 of the label.",
+      .biased = true,
+  };
+
   // Writes df/dz_k to g for every class of the sample. alpha_k weighs each, so that the sum over the sample estimates
   // the sum over all wrong classes; a class with alpha_k = 0 does not count. The second argument is the value that a
   // point carries between visits (u); this objective has none, and its gradient in u is 0.

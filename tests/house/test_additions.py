@@ -26,7 +26,7 @@ SUITE = (
     *(f"estimators/test_{name}.py" for name in ("settings", "names", "parts")),
 )
 FITS = ("estimators/test_effects_of_parameters.py", "core/test_epoch.py", "core/test_determinism.py")
-ADDED = "sharp_softmax or log_average or stride or Stride or scent"
+ADDED = "squared_hinge or log_average or stride or Stride or scent"
 
 
 def row_of(kind):
