@@ -73,7 +73,17 @@ def test_evaluate_tells_how_many_sets_hold_their_label(tmp_path, data, model, ca
     assert found["set_coverage"] == np.mean([label in labels for label, labels in zip(y, sets, strict=True)])
     assert found["labels_a_set"] == np.mean([*map(len, sets)])
     run("evaluate", model, new, "--coverage", 0.9, "--calibration", held)
-    assert f"set_coverage  {found['set_coverage']:.6f}" in " ".join(capsys.readouterr().out.splitlines())
+    table = dict(line.split() for line in capsys.readouterr().out.splitlines() if len(line.split()) == 2)
+    assert table["set_coverage"] == f"{found['set_coverage']:.6f}"
+    covered = {label: [] for label in y.tolist()}
+    for label, labels in zip(y.tolist(), sets, strict=True):
+        covered[label].append(label in labels)
+    shares = [np.mean(some) for some in covered.values()]
+    assert found["class_coverage"] == pytest.approx(np.mean(shares))
+    assert found["classes_below_half"] == np.mean(np.array(shares) < 0.5)
+    run("evaluate", model, new, "--coverage", 0.9, "--calibration", held, "--by", "prevalence", "--json")
+    sets = manyclass.load(model).calibrate_sets(*xmc(held), by="prevalence").predict_set(X)
+    assert json.loads(capsys.readouterr().out)["labels_a_set"] == np.mean([*map(len, sets)])
 
 
 @pytest.fixture

@@ -157,3 +157,91 @@ def test_without_parents_a_class_stands_for_itself_and_a_circle_is_an_error(zoo)
         model.predict_ancestor(X, {"cow": "mammal", "mammal": "cow"})
     with pytest.raises(ValueError, match="min_probability is 0"):
         model.predict_ancestor(X, PARENTS, min_probability=0)
+
+
+# Coverage of classes
+
+
+N_HARD = 10
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Classes of which some are hard to tell, and some rare: a model, rows for sets, and new rows."""
+    rng, n_classes, n_features = np.random.default_rng(0), 30, 12
+    centers = 3 * rng.normal(size=(n_classes, n_features))
+    shares = np.where(np.arange(n_classes) % 2, 1.0, 3.0)
+
+    def drawn(n):
+        y = rng.choice(n_classes, size=n, p=shares / shares.sum())
+        return (centers[y] + rng.normal(size=(n, n_features)) * np.where(y < N_HARD, 5, 1)[:, np.newaxis]).astype(
+            np.float32
+        ), y
+
+    model = SoftmaxClassifier(model="linear", random_state=0).fit(*drawn(3_000))
+    return model, drawn(6_000), drawn(12_000)
+
+
+def shares_by_class(sets, y):
+    covered = np.array([label in some for label, some in zip(y, sets, strict=True)])
+    return np.bincount(y, covered) / np.bincount(y)
+
+
+@pytest.mark.parametrize("by", ["class", "cluster"])
+def test_each_class_is_covered_as_often_as_promised(by, uneven, tmp_path):
+    model, rows, (X, y) = uneven
+    plain = shares_by_class(model.calibrate_sets(*rows).predict_set(X), y)
+    model.calibrate_sets(*rows, [0.9, 0.8], by=by)
+    sets = model.predict_set(X)
+    shares, n, n_new = shares_by_class(sets, y), np.bincount(rows[1]), np.bincount(y)
+    errors = np.sqrt(0.09 * (1 / n + 1 / n_new))
+    assert plain[:N_HARD].mean() < 0.87  # of all rows alike, hard classes are covered less often
+    assert np.all(np.abs(shares - 0.9) < 5 * errors + (0.05 if by == "cluster" else 1 / n))
+    assert shares[:N_HARD].mean() == pytest.approx(0.9, abs=0.03)
+    assert np.mean([*map(len, model.predict_set(X, 0.8))]) < np.mean([*map(len, sets)])
+    assert min(map(len, sets)) >= 1
+    model.save(tmp_path / "m")
+    for some, others in zip(sets[:500], load(tmp_path / "m").predict_set(X[:500]), strict=True):
+        np.testing.assert_array_equal(some, others)
+    p = model.predict_proba(X[:50])
+    for row, labels in enumerate(sets[:50]):  # best first
+        assert (np.diff(p[row, labels]) <= 0).all()
+
+
+def test_limits_are_quantiles_of_the_rows_of_a_class(uneven):
+    model, (X, y), _ = uneven
+    y = np.where(y == 3, np.where(np.arange(len(y)) < 100, 3, 99), y)  # a class of few rows, and labels never seen
+    model.calibrate_sets(X, y, by="class")
+    log_p = model.predict_log_proba(X)
+    for label in range(30):
+        own = np.sort(-log_p[y == label, label])
+        rank = math.ceil((len(own) + 1) * 0.9)
+        limit = -own[rank - 1] if rank <= len(own) else -np.inf
+        assert state_of(model).sets[0].limits[label] == pytest.approx(limit, abs=1e-4)
+    assert state_of(model).sets[0].limits[3] == -np.inf
+    model.calibrate_sets(X, y, by="prevalence")
+    counts = model.class_count_
+    scores = np.sort(
+        [-log_p[row, label] + np.log(counts[label]) if label < 30 else np.inf for row, label in enumerate(y)]
+    )
+    limit = scores[math.ceil((len(y) + 1) * 0.9) - 1]
+    np.testing.assert_allclose(state_of(model).sets[0].limits, np.log(counts) - limit, atol=1e-4)
+
+
+def test_rare_classes_are_covered_more_often_by_prevalence(uneven):
+    model, rows, (X, y) = uneven
+    covered = {}
+    for by in (None, "prevalence"):
+        sets = model.calibrate_sets(*rows, by=by).predict_set(X)
+        covered[by] = np.array([label in some for label, some in zip(y, sets, strict=True)])
+        assert covered[by].mean() == pytest.approx(0.9, abs=0.025)
+    rare = y % 2 == 1
+    assert covered["prevalence"][rare].mean() > covered[None][rare].mean() + 0.005
+
+
+def test_what_coverage_of_classes_cannot_do_is_refused(uneven):
+    model, rows, _ = uneven
+    with pytest.raises(ValueError, match="by is 'clas'; it must be one of 'class', 'cluster', 'prevalence'"):
+        model.calibrate_sets(*rows, by="clas")
+    few = model.calibrate_sets(rows[0][:30], rows[1][:30], by="cluster")  # all share one limit, by all rows
+    assert len(np.unique(state_of(few).sets[0].limits)) == 1

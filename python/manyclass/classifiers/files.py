@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ from manyclass.weights.tensor_file import (
 from manyclass.weights.weights import Weights
 
 FORMAT = "manyclass model"
+LIMITS = "sets.limits."  # of classes in sets, and the number of the rule
 COLUMNS = "used_columns"  # of X that have weights, where the others have none
 # 3: weights are compressed; those of other files are not, and they stay of version 2. Version 1, whose parameters all
 # stood on the estimator, is read no more.
@@ -150,10 +151,11 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
         "labels": labels | described(state.weights)[1],
         "automatic": automatic,
         "hashing": asdict(state.hashing) if isinstance(state.hashing, FeatureHash) else None,
-        "sets": [asdict(rule) for rule in state.sets],
+        "sets": [asdict(replace(rule, limits=None)) for rule in state.sets],
         "calibration": state.calibration and asdict(state.calibration),
     }
     arrays = {"class_count": state.counts, **arrays}
+    arrays |= {f"{LIMITS}{place}": rule.limits for place, rule in enumerate(state.sets) if rule.limits is not None}
     arrays |= {COLUMNS: state.hashing.ids} if isinstance(state.hashing, UsedColumns) else {}
     arrays |= {} if state.squares is None else state.squares.saved()
     arrays |= {} if state.variances is None else {"variances": state.variances}
@@ -199,7 +201,7 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
         hashing=hashing,
         calibration=Calibration.decoded(info.get("calibration")),
         fit_report=_report_of(info.get("automatic", {}), n_iter),
-        sets=tuple(SetRule(**rule) for rule in info.get("sets", [])),
+        sets=_sets_of(info.get("sets", []), arrays),
         encoder=_decode_vectorizer(file, info["vectorizer"], n_features_in) if "vectorizer" in info else None,
         **_labels_of(info.get("labels", {}), len(classes)),
     )
@@ -225,6 +227,10 @@ def _labels_of(description: Mapping[str, Any], n_classes: int) -> dict[str, Any]
     return known | {name: bool(known.get(name)) for name in ("several", "sparse_labels")}
 
 
+def _sets_of(rules: list[dict[str, Any]], arrays: Mapping[str, NDArray[Any]]) -> tuple[SetRule, ...]:
+    return tuple(SetRule(**rule | {"limits": arrays.get(f"{LIMITS}{place}")}) for place, rule in enumerate(rules))
+
+
 def _report_of(description: Mapping[str, Any], n_iter: int) -> FitReport:
     """What a fit reported; older files lack some."""
     tables: dict[str, Any] = {
@@ -247,6 +253,7 @@ def _read_beside_weights(
     kinds = shapes_of_squares(weights) | {"class_count": (np.float64, (n_classes,))}
     kinds |= dict.fromkeys(("scaling.shift", "scaling.scale"), (np.float64, (n_features,)))
     kinds |= {"variances": (np.float32, weights.matrix.shape)}
+    kinds |= {name: (np.float64, (n_classes,)) for name in file.entries if name.startswith(LIMITS)}
     arrays = {name: file.read(checked(file, name, *kind)) for name, kind in kinds.items() if name in file.entries}
     for name, array in arrays.items():
         if wrong := _wrong_in(name, array):
@@ -256,6 +263,8 @@ def _read_beside_weights(
 
 def _wrong_in(name: str, array: NDArray[Any]) -> str:
     """What numbers beside the weights are that they must not be; nothing where all are well."""
+    if name.startswith(LIMITS):  # -inf is that of a class in every set
+        return "that are none" if np.isnan(array).any() else ""
     if name == "scaling.scale":  # infinite ones are those of features that are too small
         return "" if np.all(array > 0) else "that are not above 0"
     if not is_finite(array):

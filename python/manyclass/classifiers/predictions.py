@@ -23,10 +23,11 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.blending.calibration import label_log_losses
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from, outer_level, set_named
+from manyclass.classifiers import label_sets
 from manyclass.classifiers.exclusion import Among, Exclude, best_among, best_but, label_pattern, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import SavedModel, kind_of, write_model
-from manyclass.classifiers.label_sets import before_and_rank, deepest_nodes, ranked_in_sets, set_rule
+from manyclass.classifiers.label_sets import By, deepest_nodes
 from manyclass.datasets.csr import ones_at
 from manyclass.fitting.points import Caller, by_name, indicator_lists, rows_of, some_rows
 from manyclass.labels import (
@@ -340,7 +341,13 @@ class Answers(ClassifierMixin, BaseEstimator):
         return explanations(state, x, positions, positions_by_name[1], int(k), n_threads_from(self.n_jobs))
 
     def calibrate_sets(
-        self, X: Data, y: ArrayLike, coverage: float | ArrayLike = 0.9, *, groups: ArrayLike | None = None
+        self,
+        X: Data,
+        y: ArrayLike,
+        coverage: float | ArrayLike = 0.9,
+        *,
+        by: By | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Prepare `predict_set` by rows that training has not seen, a hundred or more, and return the model.
 
@@ -350,6 +357,9 @@ class Answers(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
         coverage : float in ]0, 1[, or several
             The probability that the right label of a new row of the same kind is in its set.
+        by : {"class", "cluster", "prevalence"} or None, default=None
+            For rows of each class, or of each cluster of like classes; or so that rare classes are covered more often.
+            None: for all rows, in small sets; see `help(manyclass.classifiers.label_sets)`.
         groups : array-like of shape (n_samples,), default=None
             The group of each row, as in `fit`: what is chosen by some groups is measured by others.
         """
@@ -358,11 +368,17 @@ class Answers(ClassifierMixin, BaseEstimator):
             self._refuse_sets(state, "calibrate_sets")
             ids = None if groups is None else group_ids(groups, x.shape[0])
             labels, n_classes = find_positions(labels_by_row(y, x.shape[0]), state.classes, "y"), len(state.classes)
-            log_p, top_k = partial(self._log_probabilities, state), partial(self._top_k, state)
-            stands = before_and_rank(log_p, x, labels, n_classes)
             wanted = np.atleast_1d(np.asarray(coverage, dtype=np.float64)).tolist()
-            rules = tuple(set_rule(top_k, x, stands, share, n_classes, ids) for share in wanted)
-            return self._taken(replace(state, sets=rules))
+            if by is None:
+                top_k = partial(self._top_k, state)
+                stands = label_sets.before_and_rank(partial(self._log_probabilities, state), x, labels, n_classes)
+                rules = [label_sets.set_rule(top_k, x, stands, share, n_classes, ids) for share in wanted]
+            else:
+                check_choice("by", by, get_args(By))
+                losses, known = np.full(len(labels), np.inf), labels >= 0
+                losses[known], _ = self._log_losses(state, x[known], labels[known])
+                rules = [label_sets.class_rule(losses, labels, state.counts, share, by, ids) for share in wanted]
+            return self._taken(replace(state, sets=tuple(rules)))
 
     def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:
         """Return for each row the labels, most probable first, that contain the right one with probability `coverage`,
@@ -623,7 +639,10 @@ def ranked_set(model: Answers, X: Data, coverage: float) -> tuple[NDArray[np.int
     if rule is None:
         known = ", ".join(str(known_rule.coverage) for known_rule in state.sets) or "none"
         raise ValueError(f"coverage is {coverage}; calibrate_sets(X, y, coverage) was given {known}")
-    indptr, positions, log_p = ranked_in_sets(partial(model._top_k, state), x, rule, len(state.classes))
+    if rule.limits is None:
+        indptr, positions, log_p = label_sets.ranked_in_sets(partial(model._top_k, state), x, rule, len(state.classes))
+    else:
+        indptr, positions, log_p = label_sets.above_limits(partial(model._log_probabilities, state), x, rule.limits)
     return indptr, state.classes[positions], log_p
 
 

@@ -22,6 +22,7 @@ from manyclass.choice.files import FORMAT as CHOICE_FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers import predictions
 from manyclass.classifiers.base import LabelClassifier
+from manyclass.classifiers.label_sets import By
 from manyclass.classifiers.predictions import has_probabilities, least_score, ranked_set, vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
 from manyclass.cli import data as files
@@ -43,7 +44,13 @@ PLACES = (1, 3, 5)  # k of P@k, nDCG@k and PSP@k
 LOSSES = ("log_loss", "label_log_loss", "error")  # what only the model can compute
 TITLES = {"precision": "P", "recall": "R", "ndcg": "nDCG", "psp": "PSP", "mrr": "MRR"}
 # Options that have an effect only with another one, and those that have none beside another one.
-NEEDS = {"recall": "approximate", "exclude_seen": "k", "calibration": "coverage", "min_probability": "parents"}
+NEEDS = {
+    "recall": "approximate",
+    "exclude_seen": "k",
+    "calibration": "coverage",
+    "by": "calibration",
+    "min_probability": "parents",
+}
 UNUSED = ("k", "threshold", "exclude_labels", "among", "approximate")
 WITHOUT = {"coverage": ("parents", *UNUSED), "parents": UNUSED}
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
@@ -119,17 +126,21 @@ class SetOptions:
         the probability that a set holds the label of its row, such as 0.9
     calibration : FILE
         labelled rows that the model has not learnt, a hundred or more; default: those of the model's `calibrate_sets`
+    by : {"class", "cluster", "prevalence"}
+        cover rows of each class, or of each cluster of like classes, so often; or rare classes more often; default: all
+        rows together
     """
 
     coverage: float | None = None
     calibration: str | None = None
+    by: By | None = None
 
     def prepare(self, reading: Reading, model: Classifier) -> None:
         """Make the model ready for its sets, if it is to have others than those of its file."""
         if self.coverage is not None and self.calibration is not None:
             rows = labelled_rows(reading, self.calibration, expected_by(model, need_label=True))
             with waiting(f"calibrating sets by {rows.X.shape[0]} rows"):
-                model.calibrate_sets(rows.X, labels_of(model, rows), self.coverage)
+                model.calibrate_sets(rows.X, labels_of(model, rows), self.coverage, by=self.by)
 
 
 def check_options(arguments: Any) -> None:
@@ -306,11 +317,21 @@ def _measured(
 
 
 def coverage_of_sets(model: Classifier, rows: Records, coverage: float) -> dict[str, float]:
-    """Return the share of rows whose label is in their set, and the mean number of labels of a set."""
+    """Return the share of rows whose label is in their set, of all and as a mean over classes, the share of classes of
+    which more than half are not, and the mean number of labels of a set.
+    """
     with waiting(f"making the sets of {rows.X.shape[0]} rows"):
         indptr, labels, _ = ranked_set(model, rows.X, coverage)
-    right = labels == np.repeat(labels_of(model, rows), np.diff(indptr))
-    return {"set_coverage": float(right.sum() / rows.X.shape[0]), "labels_a_set": float(np.diff(indptr).mean())}
+    wanted, sizes = labels_of(model, rows), np.diff(indptr)
+    row_of_right = np.repeat(np.arange(len(wanted)), sizes)[labels == np.repeat(wanted, sizes)]
+    is_covered, (_, classes) = np.bincount(row_of_right, minlength=len(wanted)), np.unique(wanted, return_inverse=True)
+    shares = np.bincount(classes, is_covered) / np.bincount(classes)
+    return {
+        "set_coverage": float(is_covered.mean()),
+        "class_coverage": float(shares.mean()),
+        "classes_below_half": float((shares < 0.5).mean()),
+        "labels_a_set": float(sizes.mean()),
+    }
 
 
 def as_text(result: Mapping[str, Any]) -> dict[str, str]:

@@ -615,12 +615,15 @@ class SetRule:
         The last rank without a penalty.
     threshold : float
         The largest score in a set.
+    limits : ndarray of shape (n_classes,), float64, or None
+        The least log-probability of each class in a set, where that decides and nothing else.
     """
 
     coverage: float
     penalty: float
     free_rank: int
     threshold: float
+    limits: Doubles | None = None
 
     def __post_init__(self) -> None:
         """Check what a file may have."""
