@@ -22,8 +22,8 @@ from conftest import digits
 
 from manyclass import SoftmaxClassifier, samplers, solvers
 from manyclass.training.plan import Labels
-from manyclass.training.start import begin_at_closed_form
 from manyclass.training.state import Points
+from manyclass.training.train import begin_at_closed_form
 
 COMMON = {"n_jobs": 2, "random_state": 0}
 BY_BLOCK = {"sampler": "block", "max_iter": 12}

@@ -35,6 +35,15 @@ def check_choice(name: str, value: object, choices: Sequence[str], beside: str =
         raise ValueError(f"{name} is {value!r}; it must be one of {listed}{did_you_mean(value, choices)}")
 
 
+def public_names(module: dict[str, Any]) -> list[str]:
+    """Return the classes and functions that a module makes for others: those without an underscore before their names.
+
+    It is what `__all__` of a module says that offers all of these.
+    """
+    offers = {name: thing for name, thing in module.items() if callable(thing) and not name.startswith("_")}
+    return sorted(name for name, thing in offers.items() if getattr(thing, "__module__", "") == module["__name__"])
+
+
 def did_you_mean(value: object, choices: Iterable[str]) -> str:
     """A hint at the nearest of some names, for the end of a message; empty where none is near."""
     names = [*choices]

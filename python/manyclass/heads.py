@@ -184,16 +184,7 @@ class SoftmaxHead:
         """
         x, labels = self._batch(X, y)
         dW, db, dX = (np.zeros_like(array) for array in (self.coef_, self.intercept_, x))
-        u = _core.exact_layer_gradient(
-            x=x,
-            labels=labels,
-            weights=self.coef_,
-            intercept=self.intercept_,
-            dW=dW,
-            db=db,
-            dX=dX,
-            n_threads=self._n_threads,
-        )
+        u = _core.exact_layer_gradient(**self._layer(x, labels), dW=dW, db=db, dX=dX)
         rows = np.arange(len(dW), dtype=np.int32)
         return HeadGradient(float(u.mean()), rows, dW, db, dX, np.zeros(0, dtype=np.int64), u, np.zeros(len(x)))
 
@@ -230,18 +221,9 @@ class SoftmaxHead:
         x, labels = self._batch(X, y)
         check_number("step", step, low=0, integer=True)
         known = np.zeros(0, dtype=np.int64) if ids is None else self._ids(ids, len(x))
-        gradients = self._sampler.layer_gradient(
-            x=x,
-            labels=labels,
-            items=known if ids is not None else np.arange(len(x), dtype=np.int64),
-            weights=self.coef_,
-            intercept=self.intercept_,
-            u=self.u_[known],
-            delta=self.delta,
-            seed=self._seed,
-            step=int(step),
-            n_threads=self._n_threads,
-        )
+        items = known if ids is not None else np.arange(len(x), dtype=np.int64)
+        draws = {"items": items, "delta": self.delta, "seed": self._seed, "step": int(step)}
+        gradients = self._sampler.layer_gradient(**self._layer(x, labels) | draws, u=self.u_[known])
         db = gradients["db"] if len(self.intercept_) else self.intercept_
         return HeadGradient(**{**gradients, "ids": known, "db": db})
 
@@ -281,13 +263,17 @@ class SoftmaxHead:
             raise ValueError(f"X has shape {x.shape}; it must have shape (n, {n_features}) with n >= 1")
         return x, _one_each("y", y, n_classes, len(x))
 
+    def _layer(self, x: Floats, labels: NDArray[np.int32]) -> dict[str, Any]:
+        """A batch and the layer, as the core takes them."""
+        layer = {"weights": self.coef_, "intercept": self.intercept_, "n_threads": self._n_threads}
+        return {"x": x, "labels": labels, **layer}
+
     def _ids(self, ids: ArrayLike, n: int) -> Ids:
         """Ids as the core takes them."""
         if not len(self.u_):
             raise ValueError("ids are given to a head without u; set n_examples to the number of training examples")
-        return _one_each("ids", ids, len(self.u_), n, once="an example has one u, which is used once a batch").astype(
-            np.int64
-        )
+        once = "an example has one u, which is used once a batch"
+        return _one_each("ids", ids, len(self.u_), n, once).astype(np.int64)
 
 
 def _one_each(name: str, value: ArrayLike, end: int, n: int, once: str | None = None) -> NDArray[np.int32]:
@@ -314,10 +300,5 @@ def _core_sampler(
     known = checked_ids("labels", [] if labels is None else np.ravel(labels), n_classes)
     if labels is not None and not len(known):
         raise ValueError("labels is empty; a sampler by frequency needs the labels of the training set")
-    return _core.Sampler(
-        part.name,
-        n_classes=n_classes,
-        n_negatives=int(n_negatives),
-        options={name: float(value) for name, value in part.get_params().items()},
-        labels=known,
-    )
+    options = {name: float(value) for name, value in part.get_params().items()}
+    return _core.Sampler(part.name, n_classes=n_classes, n_negatives=int(n_negatives), options=options, labels=known)

@@ -15,19 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number, id_lists, real_array
-
-__all__ = [
-    "cross_entropy",
-    "implicit_margin",
-    "mahalanobis_queries",
-    "mahalanobis_rows",
-    "max_margin",
-    "nca",
-    "project_bisimplex",
-    "smoothed_margin",
-    "triplet",
-]
+from manyclass.checks import check_number, id_lists, public_names, real_array
 
 Positives = ArrayLike | Sequence[ArrayLike] | sp.sparray | sp.spmatrix
 Losses = tuple[NDArray[np.float64], NDArray[np.float32]]
@@ -354,3 +342,6 @@ def _metric_arguments(points: ArrayLike, M: ArrayLike) -> tuple[NDArray[np.float
     if lowest < -most * d:
         raise ValueError(f"M has the eigenvalue {lowest:g}; it must be positive semi-definite")
     return numbers, metric, np.float32 if np.asarray(points).dtype == np.float32 else np.float64
+
+
+__all__ = public_names(vars())

@@ -55,9 +55,7 @@ class Embedding(Model):
 
 
 _MIN_COUNT = Setting("min_count", 1, "Rows that a pair must have to get a weight.", "integer", low=1)
-_FEW_CLASSES = Setting(
-    "few_classes", 0, "Of a feature with at most this many classes, all pairs get weights.", "integer", low=0
-)
+_FEW_CLASSES = Setting("few_classes", 0, "Up to how many classes a feature has all its pairs.", "integer", low=0)
 _PRUNE = Setting("prune", 0.0, "Share of the weights that are dropped after training, the smallest.", low=0, high=1)
 
 
@@ -84,14 +82,15 @@ class Pairs(Model):
     settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE)
 
 
-_REPEATS = Setting(
-    "repeats", "learn", "Whether a share of repeats of what a row has is looked for.", choices=("learn", "ignore")
+_MEMBERS = tuple(
+    Setting(name, "learn", f"Whether {sentence}.", choices=("learn", "ignore"))
+    for name, sentence in {
+        "repeats": "a share of repeats of what a row has is looked for",
+        "counts": "counts of what came with a row's features count",
+        "margins": "a linear model by margins is a member",
+        "linear": "a linear model is a member",
+    }.items()
 )
-_COUNTS = Setting(
-    "counts", "learn", "Whether counts of what came with a row's features count.", choices=("learn", "ignore")
-)
-_MARGINS = Setting("margins", "learn", "Whether a linear model by margins is a member.", choices=("learn", "ignore"))
-_LINEAR = Setting("linear", "learn", "Whether a linear model is a member.", choices=("learn", "ignore"))
 
 
 class Hybrid(Model):
@@ -147,7 +146,7 @@ class Hybrid(Model):
     """
 
     name = "hybrid"
-    settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE, _ACTIVATION, _REPEATS, _COUNTS, _MARGINS, _LINEAR)
+    settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE, _ACTIVATION, *_MEMBERS)
 
 
 MODELS: dict[str, type[Part]] = {kind.name: kind for kind in (Linear, Embedding, Pairs, Hybrid)}

@@ -48,11 +48,9 @@ class Part(BaseEstimator):
 
             by_place, by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
             kinds = [by_place] * cls.n_by_place + [by_name] * len(cls.settings)
-            parameters = [
-                inspect.Parameter(s.name, k, default=s.default) for s, k in zip(cls.settings, kinds, strict=False)
-            ]
-            empty = inspect.Parameter("self", by_place)
-            __init__.__signature__ = inspect.Signature([empty, *parameters])  # type: ignore[attr-defined]
+            pairs, make = zip(cls.settings, kinds, strict=False), inspect.Parameter
+            parameters = [make("self", by_place), *(make(s.name, kind, default=s.default) for s, kind in pairs)]
+            __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
             cls.__init__ = __init__  # type: ignore[method-assign]
 
     def __init__(self, *values: Any, **named: Any) -> None:
@@ -314,12 +312,8 @@ def hinting(method: Method) -> Method:
     @functools.wraps(method)
     def called(*args: Any, **named: Any) -> Any:
         for name in named.keys() - known.keys():
-            hint = (
-                getattr(args[0], "hints", {}).get(name)
-                or _HINTS.get(name)
-                or did_you_mean(name, known).strip(" ()")
-                or f"it takes {', '.join([*known][1:])}"
-            )
+            near = did_you_mean(name, known).strip(" ()") or f"it takes {', '.join([*known][1:])}"
+            hint = getattr(args[0], "hints", {}).get(name) or _HINTS.get(name) or near
             raise TypeError(f"{method.__qualname__}() got an unexpected keyword argument {name!r}: {hint}")
         return method(*args, **named)
 

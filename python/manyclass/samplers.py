@@ -78,10 +78,7 @@ class Search(Sampler):
 def check_found(threshold: float | None, budget: int | None, fill: bool) -> None:
     """Raise ValueError where a search is to find both all scores above a threshold and a number of the highest."""
     if threshold is not None and (budget is not None or fill):
-        raise ValueError(
-            f"threshold is {threshold!r} beside budget or fill; a search finds all scores above a threshold or the "
-            "highest ones: leave the others as they are by default"
-        )
+        raise ValueError(f"threshold is {threshold!r} beside budget or fill; leave these as they are by default")
 
 
 def search_name(index: Any) -> str:

@@ -252,7 +252,7 @@ def test_a_worker_that_is_lost_while_validating_does_not_hang_training(nanny, mo
 
         def lose_one(self):
             """Hold the looks back until one of the workers is gone."""
-            if len(self.validation_curve) == 2 and not done:
+            if len(self.validation.curve) == 2 and not done:
                 done.append(True)
                 os.kill(victim, signal.SIGKILL)
             return validate(self)

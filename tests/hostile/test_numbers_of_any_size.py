@@ -21,6 +21,7 @@ from manyclass import (
     tune_learning_rate,
 )
 from manyclass.blending.blend import Scales
+from manyclass.training import incremental
 from manyclass.training import train as train_module
 from manyclass.training.plan import Labels, ScoredRows
 
@@ -247,7 +248,8 @@ def test_weights_that_are_no_numbers_are_never_a_model(monkeypatch, seed):
         found.weights.matrix[0, 0] = np.nan
         return found
 
-    monkeypatch.setattr(train_module, "fit_points", wrong)
+    for module in (train_module, incremental):
+        monkeypatch.setattr(module, "fit_points", wrong)
     with pytest.warns(ConvergenceWarning, match="its weights are no numbers. Lower learning_rate.*before these rows"):
         model.partial_fit(X, y)
     np.testing.assert_array_equal(model.decision_function(X), before)

@@ -120,7 +120,7 @@ def test_groups_of_wins_are_strong_components(share, seed):
     if n_groups == 1:
         assert np.isfinite(bounds.bradley_terry_scores(wins)).all()
     else:
-        told = rf"wins has {n_groups} groups of classes.* class 0 in one of {(group == group[0]).sum()} of the 30"
+        told = rf"wins has {n_groups} groups of classes.* class 0 in one of {(group == group[0]).sum()} of 30"
         with pytest.raises(ValueError, match=told):
             bounds.bradley_terry_scores(wins)
 

@@ -104,7 +104,7 @@ def test_a_table_of_a_paper_has_the_published_values_beside_ours_and_the_spread_
 
     records = [record("SOFT", 0, error=0.25), *(record("OVE", seed, norm=0.5 + seed, error=0.5) for seed in (0, 1))]
     quantities = {"norm": "norm", "error": "error", "runs": len}
-    table, *figures = compare("table-2", "Table 2", "Table 2", records, quantities)
+    table, *figures = compare("Table 2", "data", records, quantities)
     columns = ("data", "method", "norm", "norm, paper", "error", "error, paper", "runs", "nlpd, paper", "over seeds")
     assert table.columns == columns
     assert table.rows == [
@@ -112,4 +112,4 @@ def test_a_table_of_a_paper_has_the_published_values_beside_ours_and_the_spread_
         ("mnist", "OVE", 1.0, 0.5, 0.5, 0.082, 2, 0.287, "0.5 to 1.5"),
     ]
     assert [figure.values for figure in figures] == [{"error": 0.25, "runs": 1}, {"norm": 1.0, "error": 0.5, "runs": 2}]
-    assert [*compare("table-2", "Table 2", "Table 2", [], quantities)] == []
+    assert [*compare("Table 2", "data", [], quantities)] == []

@@ -10,8 +10,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from manyclass import SoftmaxClassifier
 from manyclass.figures import FIGURES
 from manyclass.training.plan import Labels
-from manyclass.training.start import begin_at_closed_form
 from manyclass.training.state import Points
+from manyclass.training.train import begin_at_closed_form
 
 
 def clusters(n_classes, n_features, counts, seed=0, spread=0.3, unit=False):
@@ -156,7 +156,7 @@ def test_there_is_none_or_a_finite_one(case):
 
 
 def test_wide_rows_take_one_variance_for_all_features(monkeypatch):
-    monkeypatch.setattr("manyclass.training.start.FIGURES", replace(FIGURES, COVARIANCE_FEATURES=7))
+    monkeypatch.setattr("manyclass.training.train.FIGURES", replace(FIGURES, COVARIANCE_FEATURES=7))
     x, labels, out, labels_out = clusters(30, 8, counts=20)
     start = closed_form(x, labels, 30)
     means = np.stack([x[labels == k].mean(axis=0) for k in range(30)])

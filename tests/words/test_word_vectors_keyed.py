@@ -126,7 +126,7 @@ def test_an_unknown_word_is_named():
 @pytest.mark.parametrize(
     ("ask", "error", "message"),
     [
-        (lambda v: v[3], TypeError, r"a word is 3; it must be a str. A row is vectors_\[row\]"),
+        (lambda v: v[3], TypeError, r"a word is 3; it must be a str. The word of a row is index_to_key\[row\]"),
         (lambda v: v[["man", 3]], TypeError, "a word is 3"),
         (lambda v: v.most_similar(), ValueError, "positive and negative are empty"),
         (lambda v: v.most_similar([]), ValueError, "positive and negative are empty"),

@@ -33,36 +33,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number
+from manyclass.checks import check_choice, check_number, public_names
 from manyclass.weights.arrays import Ids
-
-__all__ = [
-    "Bound",
-    "DoubleSumConstants",
-    "PredictiveScores",
-    "SamplingVariance",
-    "VariationalBound",
-    "augment_reduce",
-    "block_bound",
-    "bouchard",
-    "bouchard_location",
-    "bradley_terry",
-    "bradley_terry_scores",
-    "double_sum_constants",
-    "hierarchy",
-    "largest_log_normalizer",
-    "log_concavity",
-    "log_softmax",
-    "merge",
-    "mixed_bound",
-    "one_vs_each",
-    "one_vs_each_proposal",
-    "predictive_scores",
-    "sampled_one_vs_each",
-    "sampled_one_vs_each_variance",
-    "weight_distance",
-]
-
 
 Array = NDArray[np.float64]
 Classes = NDArray[np.intp]
@@ -103,7 +75,7 @@ class VariationalBound(NamedTuple):
     parameter_gradient: Array
 
 
-class ScoredPoints(NamedTuple):
+class _ScoredPoints(NamedTuple):
     """Scores and classes of points that were checked, as the core takes them.
 
     Attributes
@@ -135,7 +107,7 @@ class ScoredPoints(NamedTuple):
             raise ValueError(f"{name} has shape {array.shape}; it must fit {(*self.shape, width)}") from None
 
 
-def real_array(name: str, value: ArrayLike) -> Array:
+def _real_array(name: str, value: ArrayLike) -> Array:
     """Return `value` as float64; ValueError unless it holds real and finite numbers."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
@@ -146,7 +118,7 @@ def real_array(name: str, value: ArrayLike) -> Array:
     return array
 
 
-def class_array(name: str, value: ArrayLike, n_classes: int) -> Classes:
+def _class_array(name: str, value: ArrayLike, n_classes: int) -> Classes:
     """Return `value` as class numbers; ValueError unless it holds integers in [0, n_classes), or nothing."""
     array = np.asarray(value)
     if array.size and array.dtype.kind not in "iu":  # NumPy takes an empty list for one of floats
@@ -157,17 +129,17 @@ def class_array(name: str, value: ArrayLike, n_classes: int) -> Classes:
     return array.astype(np.intp, copy=False)
 
 
-def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[ScoredPoints, list[Array]]:
+def _checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[_ScoredPoints, list[Array]]:
     """Return points, and a value of each parameter for each; ValueError for what no bound takes."""
-    F = real_array("f", f)
+    F = _real_array("f", f)
     if F.ndim == 0 or F.shape[-1] < 2:
         raise ValueError(f"f has shape {F.shape}; its last axis must hold the scores of at least 2 classes")
     with np.errstate(over="ignore"):
         spread = np.ptp(F, axis=-1)
     if not np.isfinite(spread).all():
         raise ValueError(f"f spans [{F.min():g}, {F.max():g}]; the differences of a point's scores must be finite")
-    labels = class_array("k", k, F.shape[-1])
-    arrays = {name: real_array(name, value) for name, value in parameters.items()}
+    labels = _class_array("k", k, F.shape[-1])
+    arrays = {name: _real_array(name, value) for name, value in parameters.items()}
     shapes = {"f without its last axis": F.shape[:-1], "k": labels.shape} | {n: p.shape for n, p in arrays.items()}
     try:
         shape = np.broadcast_shapes(*shapes.values())
@@ -176,7 +148,7 @@ def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Scored
         raise ValueError(f"the shapes {listed} differ; they must broadcast to one") from None
     rows = np.ascontiguousarray(np.broadcast_to(F, (*shape, F.shape[-1]))).reshape(-1, F.shape[-1])
     labels_of_rows, *values = (np.broadcast_to(array, shape).ravel() for array in (labels, *arrays.values()))
-    return ScoredPoints(rows, labels_of_rows.astype(np.int32), shape), values
+    return _ScoredPoints(rows, labels_of_rows.astype(np.int32), shape), values
 
 
 # Lower bounds that compare k with blocks of the other classes: one-vs-each, its hierarchy, and the exact softmax.
@@ -213,7 +185,7 @@ def log_softmax(f: ArrayLike, k: ArrayLike) -> Bound:
     ValueError
         If f has fewer than 2 classes or is not finite, k is not a class, or the shapes do not fit.
     """
-    points, _ = checked(f, k)
+    points, _ = _checked(f, k)
     return _compare_blocks(points, np.zeros(points.n_classes, dtype=np.int32))
 
 
@@ -243,7 +215,7 @@ def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
     ValueError
         If f has fewer than 2 classes or is not finite, k is not a class, or the shapes do not fit.
     """
-    points, _ = checked(f, k)
+    points, _ = _checked(f, k)
     return _compare_blocks(points, np.arange(points.n_classes, dtype=np.int32))
 
 
@@ -277,8 +249,8 @@ def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
     ValueError
         If f has fewer than 2 classes or is not finite, k or block holds no classes, or the shapes do not fit.
     """
-    points, _ = checked(f, k)
-    C = np.atleast_1d(class_array("block", block, points.n_classes))
+    points, _ = _checked(f, k)
+    C = np.atleast_1d(_class_array("block", block, points.n_classes))
     C = points.spread("block", C, C.shape[-1])
     blocks = np.tile(np.arange(points.n_classes, dtype=np.int32), (*points.shape, 1))
     # The block has the number of one of its classes; k, which counts for nothing in it, has one of its own.
@@ -317,7 +289,7 @@ def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
         If f has fewer than 2 classes or is not finite, k is not a class, the shapes do not fit, or the blocks repeat
         a class or leave one out.
     """
-    points, _ = checked(f, k)
+    points, _ = _checked(f, k)
     return _compare_partition(points, blocks)
 
 
@@ -378,7 +350,7 @@ def hierarchy(f: ArrayLike, k: ArrayLike, blocks: Blocks | None = None) -> Itera
     ValueError
         As `block_bound`.
     """
-    points, _ = checked(f, k)
+    points, _ = _checked(f, k)
     level = [np.asarray(block) for block in (np.arange(points.n_classes)[:, None] if blocks is None else blocks)]
     while True:
         yield level, _compare_partition(points, level)
@@ -387,16 +359,16 @@ def hierarchy(f: ArrayLike, k: ArrayLike, blocks: Blocks | None = None) -> Itera
         level = [np.concatenate(level[i : i + 2]) for i in range(0, len(level), 2)]
 
 
-def _compare_partition(points: ScoredPoints, blocks: Blocks) -> Bound:
+def _compare_partition(points: _ScoredPoints, blocks: Blocks) -> Bound:
     """Return the bound that compares each block of a partition jointly with k, which may stand in any or in none."""
     n = points.n_classes
-    lists = [class_array(f"block {j}", block, n).ravel() for j, block in enumerate(blocks)]
+    lists = [_class_array(f"block {j}", block, n).ravel() for j, block in enumerate(blocks)]
     classes = np.concatenate([[], *lists]).astype(np.int32)
     sizes = np.array([*map(len, lists)], dtype=np.int64)
     return _compare_blocks(points, _core.block_numbers(classes, sizes, points.labels, n))
 
 
-def _compare_blocks(points: ScoredPoints, blocks: Ids) -> Bound:
+def _compare_blocks(points: _ScoredPoints, blocks: Ids) -> Bound:
     """Return the bound that compares each block jointly with k; see the core's evaluate/softmax_bounds.hpp."""
     return points.bound(*_core.block_bounds(points.f, points.labels, blocks.ravel()))
 
@@ -435,7 +407,7 @@ def bouchard(f: ArrayLike, k: ArrayLike, a: ArrayLike | None = None) -> Variatio
     ValueError
         If f has fewer than 2 classes, f or a is not finite, k is not a class, or the shapes do not fit.
     """
-    points, (locations,) = checked(f, k, a=bouchard_location(f) if a is None else a)
+    points, (locations,) = _checked(f, k, a=bouchard_location(f) if a is None else a)
     *bound, slope = _core.bouchard_bounds(points.f, points.labels, locations)
     return VariationalBound(*points.bound(*bound), slope.reshape(points.shape)[()])
 
@@ -458,7 +430,7 @@ def bouchard_location(f: ArrayLike) -> Array:
     ValueError
         If f has fewer than 2 classes or is not finite.
     """
-    points, _ = checked(f, 0)
+    points, _ = _checked(f, 0)
     return _core.bouchard_locations(points.f).reshape(points.shape)[()]
 
 
@@ -493,7 +465,7 @@ def log_concavity(f: ArrayLike, k: ArrayLike, u: ArrayLike | None = None) -> Var
     ValueError
         If f has fewer than 2 classes, f or u is not finite, k is not a class, or the shapes do not fit.
     """
-    points, (tangents,) = checked(f, k, u=0.0 if u is None else u)
+    points, (tangents,) = _checked(f, k, u=0.0 if u is None else u)
     # Where u is empty it is log A.
     slopes = _core.tangent_slopes(points.f, points.labels, np.zeros(0) if u is None else tangents)
     log_A, gradient = points.bound(*slopes)
@@ -553,7 +525,7 @@ def augment_reduce(
         class, noise is none of the three, or the shapes do not fit.
     """
     check_choice("noise", noise, ("gumbel", "normal", "logistic"))
-    points, (location, width) = checked(f, k, mu=mu, scale=scale)
+    points, (location, width) = _checked(f, k, mu=mu, scale=scale)
     limit = np.inf if noise == "gumbel" else MAX_SCALE
     wrong = (width <= 0) | (width > limit)
     if wrong.any():
@@ -614,7 +586,7 @@ def one_vs_each_proposal(f: ArrayLike, k: ArrayLike, *, uniform: float = 0.0) ->
         range.
     """
     check_number("uniform", uniform, low=0, high=1)
-    points, _ = checked(f, k)
+    points, _ = _checked(f, k)
     proposal = _core.one_vs_each_proposal(points.f, points.labels, float(uniform))
     return proposal.reshape(*points.shape, points.n_classes)
 
@@ -651,7 +623,7 @@ def sampled_one_vs_each(f: ArrayLike, k: ArrayLike, drawn: ArrayLike, proposal: 
         If an argument is out of range, or the shapes do not fit.
     """
     points, p = _with_proposal(f, k, proposal)
-    classes = class_array("drawn", np.atleast_1d(drawn), points.n_classes)
+    classes = _class_array("drawn", np.atleast_1d(drawn), points.n_classes)
     classes = points.spread("drawn", classes, classes.shape[-1]).reshape(len(points.labels), -1)
     if not classes.shape[1] or (classes == points.labels[:, np.newaxis]).any():
         raise ValueError(f"drawn has shape {np.shape(drawn)}; it must hold 1 class or more a point, and none of them k")
@@ -692,9 +664,9 @@ def sampled_one_vs_each_variance(f: ArrayLike, k: ArrayLike, proposal: ArrayLike
     return SamplingVariance(*(variance.reshape(points.shape)[()] / n_draws for variance in variances))
 
 
-def _with_proposal(f: ArrayLike, k: ArrayLike, proposal: ArrayLike) -> tuple[ScoredPoints, Array]:
-    points, _ = checked(f, k)
-    return points, points.spread("proposal", real_array("proposal", proposal), points.n_classes).ravel()
+def _with_proposal(f: ArrayLike, k: ArrayLike, proposal: ArrayLike) -> tuple[_ScoredPoints, Array]:
+    points, _ = _checked(f, k)
+    return points, points.spread("proposal", _real_array("proposal", proposal), points.n_classes).ravel()
 
 
 # How near a model trained by a bound comes to the exact one: the numbers of Titsias (NIPS 2016), section 4.2.
@@ -736,7 +708,7 @@ def weight_distance(exact: ArrayLike, approximate: ArrayLike) -> float:
     ValueError
         If the shapes differ, a value is not finite, or all of `exact` is 0.
     """
-    w, w_star = real_array("exact", exact), real_array("approximate", approximate)
+    w, w_star = _real_array("exact", exact), _real_array("approximate", approximate)
     if w.shape != w_star.shape:
         raise ValueError(f"approximate has shape {w_star.shape}; it must be that of exact, {w.shape}")
     size = float(np.abs(w).sum())
@@ -765,7 +737,7 @@ def predictive_scores(f: ArrayLike, k: ArrayLike) -> PredictiveScores:
     ValueError
         If there are no points, the shapes do not fit, a score is not finite, or a class is not in [0, K).
     """
-    points, _ = checked(f, k)
+    points, _ = _checked(f, k)
     if not points.labels.size:
         raise ValueError(f"f has shape {np.shape(f)}; there must be at least one point")
     return PredictiveScores(*_core.predictive_scores(points.f, points.labels))
@@ -808,7 +780,7 @@ def bradley_terry(f: ArrayLike, wins: Wins) -> Bound:
         If an argument is out of range, or the shapes do not fit.
     """
     n_classes, pairs = _pairs_of(wins)
-    scores = real_array("f", f)
+    scores = _real_array("f", f)
     if scores.shape != (n_classes,):
         raise ValueError(f"f has shape {scores.shape}, wins is of {n_classes} classes")
     value, gradient = _core.paired_log_likelihood(*pairs, np.ascontiguousarray(scores))
@@ -845,22 +817,20 @@ def bradley_terry_scores(wins: Wins, *, tol: float = 1e-10) -> Array:
     n_classes, pairs = _pairs_of(wins)
     scores, n_groups, n_with_first = _core.paired_scores(*pairs, n_classes, tol)
     if n_groups > 1:
-        raise ValueError(
-            f"wins has {n_groups} groups of classes without wins both ways between them, class 0 in one of "
-            f"{n_with_first} of the {n_classes} classes; scores need wins that lead from every class to every other"
-        )
+        groups = f"{n_groups} groups of classes without wins both ways, class 0 in one of {n_with_first} of {n_classes}"
+        raise ValueError(f"wins has {groups}; wins must lead from every class to every other")
     return scores
 
 
 def _pairs_of(wins: Wins) -> tuple[int, tuple[Ids, Ids, Array]]:
     """Return the number of classes, and winners, losers and wins of the pairs that count."""
-    matrix: Any = wins if sp.issparse(wins) else real_array("wins", np.asarray(wins))
+    matrix: Any = wins if sp.issparse(wins) else _real_array("wins", np.asarray(wins))
     n: Any = sp.coo_array(matrix)
     if n.ndim != 2 or n.shape[0] != n.shape[1] or n.shape[0] < 2:
         raise ValueError(f"wins has shape {n.shape}; it must be square, of 2 classes or more")
     n.sum_duplicates()
     winner, loser = n.coords
-    values = real_array("wins", n.data)
+    values = _real_array("wins", n.data)
     if (values < 0).any():
         raise ValueError(f"wins contains {values.min():g}; wins must be at least 0")
     counts = (winner != loser) & (values > 0)
@@ -991,3 +961,6 @@ def double_sum_constants(
     n = np.ascontiguousarray(counts, dtype=np.float64)
     constants = _core.double_sum_constants(n, largest_x, alpha, max_norm)
     return DoubleSumConstants(*constants, n_samples=int(n.sum()))
+
+
+__all__ = public_names(vars())

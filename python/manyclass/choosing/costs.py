@@ -179,19 +179,15 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
     """
     wanted, size = model_bytes(facts, plan), f"{facts.n_features:,} features and {facts.n_classes:,} classes"
     if wanted > most_bytes:
-        raise ValueError(
-            f"max_memory is {most_bytes / 1e6:.3g} MB; {size} take {wanted / 1e6:.3g} MB by this model, as predicted. "
-            "Leave model and solver 'auto', or fit a manyclass.datasets.Stream, whose features max_memory hashes"
-        )
+        advice = "leave model and solver 'auto', or fit a manyclass.datasets.Stream, whose features max_memory hashes"
+        limit = f"max_memory is {most_bytes / 1e6:.3g} MB"
+        raise ValueError(f"{limit}; {size} take {wanted / 1e6:.3g} MB by this model, as predicted: {advice}")
     # What is predicted of pairs is the most that there can be: they may take far less.
     rows = plan.embeddings[0] if isinstance(plan, HybridPlan) else plan
     if most_bytes < math.inf or isinstance(rows, PairsPlan):
         return
     if (least := model_bytes(facts, rows)) > FIGURES.FITS_ANYWHERE:
-        remedy = (
-            "Set model to 'embedding' with a dim that fits, or to 'pairs'; or set max_memory, by which models that are "
-            "left open are chosen, and with which no more is asked of the machine than that"
-        )
+        remedy = "Set model to 'embedding' with a dim that fits, or to 'pairs'; or set max_memory"
         check_there_is_memory(least, f"{size} by this model", remedy, FIGURES.MOST_MEMORY)
 
 

@@ -205,12 +205,8 @@ def points_plan(choice: Choice) -> Planned:
     if taking.take("learning_rate") == "grid":
         taking.opened["learning_rate"] = rate
     u_rate = solver_numbers.take("u_learning_rate")
-    plan = PointsPlan(
-        **fields,
-        **taking.take_passes(rate, rate if u_rate == "tied" else float(u_rate)),
-        by_curvature=choice.falls,
-        discriminant=choice.begins_at_discriminant,
-    )
+    fields |= taking.take_passes(rate, rate if u_rate == "tied" else float(u_rate))
+    plan = PointsPlan(**fields, by_curvature=choice.falls, discriminant=choice.begins_at_discriminant)
     solver_numbers.refuse_rest("here")
     where = f"with solver={plan.solver!r}, sampler={plan.sampler!r}"
     taking.refuse_rest(f"{where} and a linear model of one label a row")
@@ -226,12 +222,8 @@ def utility_plan(choice: Choice) -> PointsPlan:
     rate, max_norm = float(taking.take("learning_rate")), fields["max_norm"]
     if max_norm is not None:
         raise ValueError(f"max_norm is {max_norm!r}, which has no effect with augment and reduce; leave it None")
-    plan = PointsPlan(
-        **fields,
-        **taking.take_passes(rate, rate),
-        by_curvature=choice.falls,
-        posterior=choice["posterior"] != "point",
-    )
+    fields |= taking.take_passes(rate, rate)
+    plan = PointsPlan(**fields, by_curvature=choice.falls, posterior=choice["posterior"] != "point")
     taking.solver.refuse_rest("with augment and reduce")
     taking.refuse_rest("here")
     return plan
@@ -344,6 +336,17 @@ def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> Batche
     )
     solver_numbers.refuse_rest("with several labels, embeddings or a margin")
     return plan
+
+
+def margin_plan(choice: Choice) -> Planned:
+    """Return the plan of a MarginClassifier."""
+    taking, loss, model = Taking(choice), choice.parameters["loss"], choice["model"].name
+    taking.take_early_stopping()
+    if choice["solver"].name == "implicit" and (loss != "margin" or model == "embedding"):
+        raise ValueError(f"solver='implicit' needs loss='margin' and no embeddings; they are {loss!r}, {model!r}")
+    plan = batches_plan(taking, float(taking.take("smoothing")) if loss == "margin" else 0.0)
+    taking.refuse_rest("here")
+    return taking.planned(plan)
 
 
 def _steps_of_batches(solver_numbers: Given, name: str, loss: str) -> tuple[bool, bool]:

@@ -17,7 +17,7 @@ learning_rate, point by point
     the search goes on while the best is at an end. The middle of those within 0.5 % of the least log-loss is taken,
     divided by what the steps of all passes add up to over 2, where that is more. Dense data are tried from W = 0 and
     from the weights of linear discriminant analysis, which are in closed form, without a ridge; the fit begins there
-    if these trials have a log-loss lower by 5 % (`manyclass.training.start`), and makes but two passes
+    if these trials have a log-loss lower by 5 % (`manyclass.training.train`), and makes but two passes
     where they lower that of the closed form by less than 0.5 %.
 model
     Of 1,000 dense rows and more of one label, a hidden layer takes the place of the linear model where rows held out of

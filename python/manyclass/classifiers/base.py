@@ -14,11 +14,10 @@ from sklearn.utils.metadata_routing import UNUSED
 from manyclass.classifiers.compress import compress
 from manyclass.classifiers.predictions import Answers, caller_of, of_state
 from manyclass.datasets.stream import Stream
-from manyclass.fitting.fit import FOR_ARRAYS, FOR_STREAMS, checked_call, fit, go_on, is_stream, refuse
+from manyclass.fitting.fit import FOR_ARRAYS, FOR_STREAMS, NewFeatures, checked_call, fit, go_on, is_stream, refuse
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.streams import Parts, Rows, train_once, within_memory
 from manyclass.parts import Parameters
-from manyclass.training.incremental import NewFeatures
 from manyclass.training.passes import keeping
 from manyclass.training.state import ClassWeight, Starts, State
 from manyclass.weights.arrays import Data, Doubles, Floats

@@ -180,7 +180,7 @@ class SoftmaxClassifier(LabelClassifier):
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a validation_fraction, default=None
         candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
         coef_init : array-like of the shape of coef_, first weights of a linear model of one label a row, default=None
-            "closed_form": those of `manyclass.training.start`, with their own intercepts.
+            "closed_form": those of `manyclass.training.train`, with their own intercepts.
         intercept_init : array-like of shape (n_classes,), first intercepts, default=None
 
         Returns

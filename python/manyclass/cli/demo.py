@@ -82,11 +82,9 @@ def demo(args: DemoArguments) -> int:
     seed, shown = args.random_state, args.progress
     with waiting("making the data"):
         data = make_planted(n_samples, n_classes, N_FEATURES, n_test=SAMPLE, nnz=NNZ, scale=SCALE, random_state=seed)
-    solver, n_jobs = Implicit(decay=DECAY), args.n_jobs
     # The rule has no intercepts.
-    model = SoftmaxClassifier(
-        solver=solver, max_iter=PASSES, fit_intercept=False, n_jobs=n_jobs, random_state=seed, verbose=int(shown)
-    )
+    training: dict[str, Any] = {"solver": Implicit(decay=DECAY), "max_iter": PASSES, "fit_intercept": False}
+    model = SoftmaxClassifier(**training, n_jobs=args.n_jobs, random_state=seed, verbose=int(shown))
     begin = time.perf_counter()
     model.fit(data.X, data.y, max_seconds=args.max_seconds)
     seconds = time.perf_counter() - begin

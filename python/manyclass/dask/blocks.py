@@ -265,18 +265,11 @@ def _sampled_steps(
     labels = _labels_in(block, shard.labels, place_in_block(plan, whole, number))
     counts = whole.counts[block.first : block.first + len(block)][order]
     v, elsewhere = _core.block_normalizers(sums, number)
-    state = core_state(
-        block_plan,
-        block.weights,
-        labels,
-        row_norms_sq(shard.x),
-        u=v,
-        scale=block.scale if block_plan.alpha > 0 else NO_FLOATS,
-        sample_weight=NO_DOUBLES if shard.weights is None else shard.weights,
-        counts=counts,
-        others=elsewhere if whole.n_shards > 1 else NO_DOUBLES,
-        n_elsewhere=float(whole.n_rows - counts.sum()),
-    )
+    of_rows = {"u": v, "sample_weight": NO_DOUBLES if shard.weights is None else shard.weights}
+    of_classes = {"counts": counts, "scale": block.scale if block_plan.alpha > 0 else NO_FLOATS}
+    others = elsewhere if whole.n_shards > 1 else NO_DOUBLES
+    beside: dict[str, Any] = {"others": others, "n_elsewhere": float(whole.n_rows - counts.sum())}
+    state = core_state(block_plan, block.weights, labels, row_norms_sq(shard.x), **of_rows, **of_classes, **beside)
     batch = batch_size_of(block_plan, shard.labels, len(block))
     steps = core_plan(block_plan, len(block), batch=batch, first_point=shard.first)
     trainer = _core.Trainer.points(steps, core_data(shard.x), shard.x.shape[1], state)
@@ -302,18 +295,10 @@ def _exact_steps(
     key = np.random.SeedSequence([plan.seed & (2**63 - 1), stretch.n_pass, shard.number])
     order = np.random.default_rng(key).permutation(n) if plan.shuffle else np.arange(n)
     order = order[slice(*stretch.visits(n, ROWS_A_STEP))]
-    loss, finite = _core.exact_block_steps(
-        **_in_core(shard, block),
-        labels=shard.labels - np.int32(block.first),
-        sample_weight=shard.weights,
-        log_sums=sums,
-        number=number,
-        order=order.astype(np.int32),
-        together=ROWS_A_STEP,
-        eta=plan.schedule.at(stretch.n_pass)[0],
-        alpha=plan.alpha,
-        fit_intercept=plan.fit_intercept,
-    )
+    labels, eta = shard.labels - np.int32(block.first), plan.schedule.at(stretch.n_pass)[0]
+    rows = {"labels": labels, "sample_weight": shard.weights, "order": order.astype(np.int32), "log_sums": sums}
+    steps = {"together": ROWS_A_STEP, "eta": eta, "alpha": plan.alpha, "fit_intercept": plan.fit_intercept}
+    loss, finite = _core.exact_block_steps(**_in_core(shard, block) | rows | steps, number=number)
     return len(order), len(order) * len(block), loss, not finite
 
 
@@ -347,10 +332,8 @@ def _looked_at(plan: PointsPlan, whole: Whole, shard: Shard, block: Block, numbe
     tail = np.random.default_rng(key).choice(by_count[n_head:], min(n, LOOKED_AT) - n_head, replace=False)
     classes = np.append(by_count[:n_head], tail)
     log_weights = np.repeat([0.0, np.log(max(1, n - n_head) / max(1, len(tail)))], [n_head, len(tail)])
-    labels = _labels_in(block, shard.labels, place)
-    return _core.estimated_log_sums(
-        **_in_core(shard, block), labels=labels, scale=block.scale, classes=classes, log_weights=log_weights
-    )
+    labels, drawn = _labels_in(block, shard.labels, place), {"classes": classes, "log_weights": log_weights}
+    return _core.estimated_log_sums(**_in_core(shard, block) | drawn, labels=labels, scale=block.scale)
 
 
 # All blocks

@@ -26,28 +26,21 @@ from manyclass.dask.trainings import MOST_LOSSES, BlocksTraining, Round, RowsTra
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.fitting.fit import check_can_go_on, checked_call, known_classes
 from manyclass.fitting.planner import Planner
+from manyclass.parts import storing
 from manyclass.training.core_training import Watch
 from manyclass.training.plan import BatchesPlan
 
 CLUSTER_DEFAULTS = {"division": "auto", "n_merges": 1, "client": None}  # parameters beside those of one machine
 
 
-def with_client(local: type) -> Callable[..., None]:
+def with_client(local: Any) -> Callable[..., None]:
     """Return a constructor with the parameters of `local`, then `division`, `n_merges` and `client`."""
-    signature_of_local, keyword = inspect.signature(local), inspect.Parameter.KEYWORD_ONLY
-    more = (inspect.Parameter(name, keyword, default=value) for name, value in CLUSTER_DEFAULTS.items())
-    parameters = [*signature_of_local.parameters.values(), *more]
-    signature = signature_of_local.replace(parameters=parameters)
-
-    def construct(self: Any, **parameters_given: Any) -> None:
-        bound = signature.bind(**parameters_given)
-        bound.apply_defaults()
-        vars(self).update(bound.arguments)
-
-    self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    constructor: Any = construct  # what scikit-learn reads names of parameters from
-    constructor.__signature__ = signature.replace(parameters=[self_parameter, *parameters])
-    return constructor  # type: ignore[no-any-return]
+    signature, keyword = inspect.signature(local.__init__), inspect.Parameter.KEYWORD_ONLY
+    more = [inspect.Parameter(name, keyword, default=value) for name, value in CLUSTER_DEFAULTS.items()]
+    constructor: Any = lambda self, **parameters: None  # noqa: E731
+    constructor.__qualname__ = f"Dask{local.__name__}"
+    constructor.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])
+    return storing(constructor)  # type: ignore[no-any-return]
 
 
 class DaskClassifier(ClassifierMixin, BaseEstimator):
@@ -344,6 +337,7 @@ class DaskMarginClassifier(DaskClassifier):
 # What a fit refuses
 
 
+# Of each, what needs all rows in one place, searches, rows held out or step sizes that workers cannot share.
 NOT_THERE = {
     "model": ("embedding", "pairs", "hybrid"),
     "sampler": ("head_tail", "search"),
@@ -354,29 +348,22 @@ NOT_THERE = {
 NEEDED: dict[str, tuple[Any, ...]] = {"calibration": (None,), "n_models": (1, "auto"), "warm_start": (False,)}
 
 
-def check_allowed(name: str, value: Any, allowed: tuple[Any, ...], where: str = "on a cluster") -> None:
-    """Raise ValueError for a value that is not allowed, naming those that are."""
-    if value not in allowed:
+def check_allowed(name: str, value: Any, allowed: tuple[Any, ...] | None = None, where: str = "on a cluster") -> None:
+    """Raise ValueError for a value that is not allowed; None: that is one of NOT_THERE."""
+    if allowed is not None and value not in allowed:
         raise ValueError(f"{name} is {value!r}; {where} it must be {' or '.join(map(repr, allowed))}")
-
-
-def check_there(name: str, value: Any) -> None:
-    """Raise ValueError for what needs searches, rows held out or step sizes that workers cannot share."""
-    if value in NOT_THERE[name]:
-        raise ValueError(
-            f"{name} is {value!r}; on a cluster it must not be {' or '.join(map(repr, NOT_THERE[name]))}, for models "
-            "are linear, by steps on single points or 'adagrad'"
-        )
+    if allowed is None and value in NOT_THERE[name]:
+        raise ValueError(f"{name} is {value!r}; {where} it must not be {' or '.join(map(repr, NOT_THERE[name]))}")
 
 
 def check_supported(planner: Planner) -> None:
     """Raise ValueError for parameters that need all rows in one place, or models that are not linear ones."""
-    parameters, chosen = planner.parameters, planner.check()
+    chosen = planner.check()
     for name, allowed in NEEDED.items():
-        check_allowed(name, parameters[name], allowed)
+        check_allowed(name, planner.parameters[name], allowed)
     for name in ("model", "sampler", "solver"):
-        check_there(name, getattr(getattr(chosen, name), "name", None))
-    check_there("reduction", getattr(chosen.solver, "reduction", "auto"))
+        check_allowed(name, getattr(getattr(chosen, name), "name", None))
+    check_allowed("reduction", getattr(chosen.solver, "reduction", "auto"))
 
 
 DIVISIONS = ("auto", "rows", "rows and classes")
@@ -408,10 +395,8 @@ def divides_classes(division: str, loaded: Loaded) -> bool:
         where = f"with {division=}"
         check_allowed("solver", name, SEPARABLE, where)
         if needs_rows:
-            raise ValueError(
-                f"division is {division!r}, which is for one label a row and the log-loss, point by point; several "
-                "labels, margins, 'adagrad', early_stopping and partial_fit need division='rows'"
-            )
+            needs = "several labels, margins, 'adagrad', early_stopping and partial_fit need division='rows'"
+            raise ValueError(f"division is {division!r}; {needs}")
         parameters = {} if isinstance(solver, str) else solver.get_params()
         for parameter, allowed in BLOCK_PARAMETERS.items():
             check_allowed(parameter, parameters.get(parameter, allowed[0]), allowed, where)
@@ -432,5 +417,5 @@ def check_planned(plan: Any) -> None:
     if isinstance(plan, BatchesPlan):
         check_allowed("alpha", plan.alpha, (0.0,))  # which each worker would pay
         return
-    check_there("schedule", schedule.name)
+    check_allowed("schedule", schedule.name)
     check_allowed("max_norm", plan.max_norm, (None,))

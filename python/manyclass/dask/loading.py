@@ -38,10 +38,7 @@ from manyclass.weights.weights import FeatureScaling
 
 # Parts of what a user gives as data: dask arrays, data frames, delayed parts and files
 
-KINDS = (
-    "a dask array, a dask DataFrame or Series, a list of delayed parts or of futures, or (X alone) a list of files in "
-    "the XMC repository's form"
-)
+KINDS = "a dask array, DataFrame or Series, a list of delayed parts or futures, or (X alone) of files of XMC's form"
 
 KNOWN = "compute_chunk_sizes() of an array makes its chunks known, and they are then divided anew"
 
@@ -124,9 +121,8 @@ def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first", groups: A
             continue
         columns.append(parts_of(_divided_as(X, other), name))
         if len(columns[-1]) != len(columns[0]):
-            raise ValueError(
-                f"X has {len(columns[0])} parts, {name} has {len(columns[-1])}; they must be divided alike: {KNOWN}"
-            )
+            n, n_beside = len(columns[0]), len(columns[-1])
+            raise ValueError(f"X has {n} parts, {name} has {n_beside}; they must be divided alike: {KNOWN}")
     return [list(part) for part in zip(*columns, strict=True)]
 
 
@@ -189,9 +185,8 @@ def check_alike(facts: Sequence[RowFacts]) -> None:
     for name, kinds in zip([*RowFacts.__annotations__][:-3], zip(*facts, strict=True), strict=False):
         for kind in kinds:
             if kind != kinds[0]:
-                raise ValueError(
-                    f"parts of X, y or their weights differ: {name} is {kinds[0]!r} in one, {kind!r} in another"
-                )
+                differ = f"{name} is {kinds[0]!r} in one, {kind!r} in another"
+                raise ValueError(f"parts of X, y or their weights differ: {differ}")
 
 
 def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns]) -> Points | None:
@@ -286,10 +281,8 @@ def divide(points: Points, number: int, drawn: Drawn) -> Divided:
         is_held_out = held_out(points.labels.ids, fraction, generator, points.groups)
     if not is_held_out.any():
         return points, None
-    train, validation = (
-        replace(points.some(rows), weights=taken(points.weights, rows))
-        for rows in map(np.flatnonzero, (~is_held_out, is_held_out))
-    )
+    places = map(np.flatnonzero, (~is_held_out, is_held_out))
+    train, validation = (replace(points.some(rows), weights=taken(points.weights, rows)) for rows in places)
     return train, validation
 
 

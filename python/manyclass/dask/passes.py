@@ -301,18 +301,10 @@ def multiply_by_ways(
     pairs, indptr, indices = curvature.pairs, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
     if isinstance(pairs, sp.csr_array):
         indptr, indices, pairs = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
-    _core.multiply_by_ways(
-        matrix,
-        indptr=indptr,
-        indices=indices,
-        curvatures=np.ascontiguousarray(pairs, dtype=np.float64),
-        rates=np.full(len(matrix), eta) if rates is None else rates,
-        coupling=curvature.coupling[0],
-        least=max(SMALLEST, eta * alpha * curvature.n_rows),
-        moved_least=moved_least,
-        n_moved=n_moved,
-        inverse=inverse,
-    )
+    curvatures, least = np.ascontiguousarray(pairs, dtype=np.float64), max(SMALLEST, eta * alpha * curvature.n_rows)
+    options: dict[str, Any] = {"rates": np.full(len(matrix), eta) if rates is None else rates, "inverse": inverse}
+    options |= {"coupling": curvature.coupling[0], "least": least, "moved_least": moved_least, "n_moved": n_moved}
+    _core.multiply_by_ways(matrix, indptr=indptr, indices=indices, curvatures=curvatures, **options)
     if len(intercept):
         of_classes = Curvature(curvature.counts, NO_DOUBLES, curvature.n_rows, (curvature.coupling[1], 1.0))
         multiply_by_ways(intercept, NO_FLOATS, of_classes, eta, 0.0, inverse=inverse)
@@ -354,24 +346,6 @@ class Passed(NamedTuple):
         return self.changes[part]
 
 
-class Ended(NamedTuple):
-    """What a training leaves beside W, in the order of the labels.
-
-    Attributes
-    ----------
-    beside : ndarray
-        Factors of the classes, or Adagrad's sums of squares; empty: none.
-    u : ndarray of float64
-        What points carry.
-    averaged : range
-        The passes after which iterates are in the average.
-    """
-
-    beside: Floats
-    u: Doubles
-    averaged: range = range(0)
-
-
 @dataclass(frozen=True)
 class ShardPasses:
     """Passes of a plan over the rows of shards, point by point, and merges of what they change.
@@ -408,10 +382,11 @@ class ShardPasses:
             training.memory.scale[training.position] = beside
         return training
 
-    def ended(self, training: Any, weights: Weights) -> Ended:
-        """Leave W in the order of the labels, and return what the training has made beside it.
+    def ended(self, training: Any, weights: Weights) -> tuple[Floats, Doubles, range]:
+        """Leave W in the order of the labels, and return what the training has made beside it, in that order, too.
 
-        Factors of classes are multiplied in, but where there is one shard.
+        That are factors of the classes, which are multiplied in but where there is one shard, or Adagrad's sums of
+        squares; what points carry; and the passes after which iterates are in the average.
         """
         memory, position = training.memory, training.position
         scale = memory.scale[position] if len(memory.scale) else NO_FLOATS
@@ -419,7 +394,7 @@ class ShardPasses:
         if self.whole.n_shards > 1 and len(scale):
             weights.multiply_classes(scale)
             scale = NO_FLOATS
-        return Ended(scale, training.local_state.u, memory.averaged)
+        return scale, training.local_state.u, memory.averaged
 
     @property
     def carries(self) -> tuple[bool, float]:
@@ -535,21 +510,20 @@ class ShardPasses:
         first, last = stretch.visits(n, training.batch)
         eta, eta_u = self.plan.schedule.at(stretch.n_pass)
         progress = training.visit(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
-        ended = self.ended(training, weights)
+        after, u, averaged = self.ended(training, weights)
+        carried_on = self.carried(shard, u, weights)
         if curvature is None:
-            carried_on = CarriedNumbers(ended.u, NO_DOUBLES, np.nan)
-            [part] = self.split(weights, ended.beside)
+            [part] = self.split(weights, after)
             changes: Sequence[Change] = [(np.arange(len(part.matrix), dtype=np.int32), part)]
         else:
-            carried_on = self.carried(shard, ended.u, weights)
-            changes = self.changes(curvature, parts, weights, ended.beside, eta * (last - first) / n)
+            changes = self.changes(curvature, parts, weights, after, eta * (last - first) / n)
         other_shards = [number for number in range(whole.n_shards) if number != shard.number]
         report = PassReport(
             n_visits=last - first,
             class_updates=progress.class_updates,
             loss=progress.loss,
             diverged=progress.diverged_at >= 0,
-            averaged=stretch.number == stretch.n_stretches - 1 and stretch.n_pass + 1 in ended.averaged,
+            averaged=stretch.number == stretch.n_stretches - 1 and stretch.n_pass + 1 in averaged,
             bytes_in=sum(parts[number].nbytes for number in other_shards),
             bytes_out=sum(changes[number][0].nbytes + changes[number][1].nbytes for number in other_shards),
         )
@@ -572,9 +546,9 @@ class ShardPasses:
         return u
 
     def carried(self, shard: Shard, u: Doubles, weights: Weights) -> CarriedNumbers:
-        """Return what points carry, with what is needed to follow the changes of others."""
+        """Return what points carry, with what is needed to follow the changes of others, where there are some."""
         follows, label_share = self.carries
-        if not follows:
+        if not follows or self.whole.n_shards == 1:
             return CarriedNumbers(u, NO_DOUBLES, np.nan)
         scores = self.label_scores(shard, weights) if label_share else NO_DOUBLES
         return CarriedNumbers(u, scores, self._few_normalizers(shard, weights))
@@ -635,12 +609,12 @@ class BatchPasses(ShardPasses):
             earlier = replace(earlier, weights=earlier.weights.over_features())
         return BatchesTraining(self.plan, shard.points(self.whole.n_classes), earlier)
 
-    def ended(self, training: Any, weights: Weights) -> Ended:
-        """See `ShardPasses`."""
+    def ended(self, training: Any, weights: Weights) -> tuple[Floats, Doubles, range]:
+        """See `ShardPasses`; minibatches do not average."""
         arrays = training.arrays()
         if training.weights is not weights:
             weights.matrix[:] = training.weights.over_classes().matrix[:, : weights.matrix.shape[1]]
-        return Ended(arrays["class_squares"], arrays["local"])
+        return arrays["class_squares"], arrays["local"], range(0)
 
     @property
     def carries(self) -> tuple[bool, float]:
@@ -670,7 +644,7 @@ class BatchPasses(ShardPasses):
         return Curvature(pairs, NO_DOUBLES, n, coupling)
 
     def finished(self, parts: Parts, n_averaged: int = 0) -> Weights:
-        """See `ShardPasses`; minibatches do not average."""
+        """See `ShardPasses`."""
         return self.joined(parts)[0]
 
 

@@ -31,11 +31,10 @@ from manyclass.dask.workers import LostWorkerError, same
 from manyclass.fitting.planner import report_of
 from manyclass.parts import Part
 from manyclass.solvers import Exact, Implicit
-from manyclass.training.incremental import Before, Call, rows_of_call
-from manyclass.training.passes import place_in_words, warn_of_clock, warn_user
+from manyclass.training.incremental import Before, Call, rows_of_call, weights_of_call
+from manyclass.training.passes import Validation, place_in_words, warn_of_clock, warn_user
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.state import Features, FitReport, History, Points, Squares, State
-from manyclass.training.train import weights_of_call
 from manyclass.weights.arrays import NO_FLOATS, Floats
 from manyclass.weights.weights import Weights
 
@@ -69,10 +68,8 @@ class Round:
         """Add the reports of a round."""
         names = ("n_visits", "class_updates", "bytes_in", "bytes_out")
         before = self.workers or [dict.fromkeys(names, 0)] * len(reports)
-        self.workers = [
-            {name: counts[name] + getattr(report, name) for name in names}
-            for counts, report in zip(before, reports, strict=True)
-        ]
+        pairs = zip(before, reports, strict=True)
+        self.workers = [{name: counts[name] + getattr(report, name) for name in names} for counts, report in pairs]
 
 
 class Training(ABC):
@@ -270,10 +267,9 @@ class RowsTraining(Training):
 
     def __init__(self, loaded: Loaded, plan: Any, n_merges: int, model: Future | LabelClassifier | None = None) -> None:
         super().__init__(loaded, plan, n_merges)
-        # Of early stopping: losses of rows held out, the pass of the least, from 1 (0: none), and where training stood.
-        self.validation_curve: list[float] = []
-        self.best_iter, self.least = 0, np.inf
-        self.best: RowsState | None = None
+        rows_on_workers: Any = None
+        self.validation = Validation(loaded.planner.parameters["n_iter_no_change"], rows_on_workers)
+        self.best: RowsState | None = None  # where training stood after the best pass of early stopping
         n = len(loaded.shards)
         self.alone = n == 1
         self.passes = self._share_passes()
@@ -336,24 +332,20 @@ class RowsTraining(Training):
         return gathered
 
     def _validate(self) -> bool:
-        loaded, now = self.loaded, self.state
-        if not any(loaded.n_held_out):
+        shards, now = self.loaded.shards, self.state
+        places = np.flatnonzero(self.loaded.n_held_out).tolist()
+        if not places:
             return False
-        sums = [
-            self._task(i, "held_out_loss", shard, now.model, now.n_averaged)
-            for i, shard in enumerate(loaded.shards)
-            if loaded.n_held_out[i]
-        ]
+        sums = [self._task(i, "held_out_loss", shards[i], now.model, now.n_averaged) for i in places]
         loss, weight = np.sum(self.workers.gather(sums), axis=0)
-        self.validation_curve.append(float(loss / weight))
-        n_iter = len(self.validation_curve)
-        if self.validation_curve[-1] < self.least:
-            self.best, self.best_iter, self.least = now, n_iter, self.validation_curve[-1]
-        return bool(n_iter - self.best_iter >= loaded.planner.parameters["n_iter_no_change"])
+        ends = self.validation.keep_if_best(float(loss / weight), {})
+        if self.validation.best_iter == len(self.validation.curve):
+            self.best = now
+        return ends
 
     def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> ClusterModel:
-        now, loaded = self.best or self.state, self.loaded
-        stopping = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
+        now, loaded, validation = self.best or self.state, self.loaded, self.validation
+        stopping = {"validation_curve": np.array(validation.curve), "best_iter": validation.best_iter}
         draft, i = draft_of(loaded, planned, curve, **stopping), loaded.largest
         known = (owner, draft, loaded.whole[0], loaded.state, self.passes[0])
         model = self.workers.submit(i, model_of, *known, now.model, now.n_averaged, loaded.shards[i])
@@ -373,7 +365,7 @@ class RowsTraining(Training):
         if was.total is not None and self._is_there(was.total, lost):
             self.state = replace(self.state, total=was.total, n_averaged=was.n_averaged)
         if self.best is not None and not self._is_there(self.best.model, lost):
-            self.best, self.least = None, np.inf
+            self.best, self.validation.best_iter = None, 0
 
     def _is_there(self, futures: list[Any], lost: frozenset[str]) -> bool:
         return all(self.workers.holders(future, lost) for future in futures)
@@ -489,9 +481,8 @@ class BlocksTraining(Training):
     def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> ClusterModel:
         workers, buffers, whole = self.workers, self.buffers, self.loaded.whole[0]
         estimators = workers.everywhere(model_without_weights, owner, draft_of(self.loaded, planned, curve), whole)
-        futures = [
-            workers.submit(i, blocks.finished_block, self.plan, whole, buffer, i) for i, buffer in enumerate(buffers)
-        ]
+        finish = blocks.finished_block
+        futures = [workers.submit(i, finish, self.plan, whole, buffer, i) for i, buffer in enumerate(buffers)]
         # A model of one piece a block is on two workers each; of a larger one there is no room for another.
         twice = 1 == self.n_pieces < len(buffers)
         block_copies = zip(futures, workers.copies(futures), strict=True) if twice else zip(futures)

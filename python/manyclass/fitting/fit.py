@@ -89,19 +89,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import bytes_of, check_number, seed_from
+from manyclass.checks import bytes_of, check_choice, check_number, seed_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts
 from manyclass.datasets.stream import Stream
 from manyclass.figures import FIGURES
-from manyclass.fitting.planner import (
-    PlannedCall,
-    Planner,
-    fit_runs,
-    is_composed,
-    refit,
-    with_report_of,
-)
+from manyclass.fitting.planner import PlannedCall, Planner, fit_runs, is_composed, refit, with_report_of
 from manyclass.fitting.points import (
     Known,
     encoded,
@@ -116,14 +109,13 @@ from manyclass.labels import as_labels, check_targets, sorted_classes
 from manyclass.parts import Parameters, Part, check_open
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY, Checkpoints
-from manyclass.training.core_training import Callback, Watch
-from manyclass.training.incremental import Call, KeptRows, NewFeatures, widened, with_columns_of
+from manyclass.training.core_training import Callback, First, Watch
+from manyclass.training.incremental import Call, KeptRows
 from manyclass.training.passes import progress_bar, warn_user
 from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
-from manyclass.training.start import First, asked_start
-from manyclass.training.state import ADAGRAD, Points, Starts, State
-from manyclass.training.train import train
-from manyclass.weights.hashing import FeatureHash
+from manyclass.training.state import ADAGRAD, Features, Points, Starts, State
+from manyclass.training.train import asked_start, train
+from manyclass.weights.hashing import FeatureHash, UsedColumns
 from manyclass.weights.saved_labels import check_labels_can_be_saved
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights
@@ -647,3 +639,42 @@ def with_shared_options(fit: Method) -> Method:
     shared = (getdoc(SharedOptions) or "").partition("----------\n")[2]
     fit.__doc__ = f"{text}\n{indent(shared, 8 * ' ')}{returns}{rest}"
     return fit
+
+
+# New features
+
+NewFeatures = Literal["error", "grow"]
+
+
+def widened(state: State, X: Any, new_features: str, kind: str) -> State:
+    """Return the state of a model that takes X where it has more features; `kind` is the name of its class.
+
+    Raises
+    ------
+    ValueError
+        If X has more features and they are not to grow, or names that are not those of before and others.
+    """
+    check_choice("new_features", new_features, ("error", "grow"))
+    shape, n_before = np.shape(X), state.features.n
+    if isinstance(state.hashing, FeatureHash) or len(shape) != 2 or shape[1] <= n_before:
+        return state
+    n = shape[1]
+    if new_features == "error":
+        expected = f"{kind} is expecting {n_before} features as input"
+        raise ValueError(f"X has {n} features, but {expected}; new_features='grow' takes more")
+    columns, before = getattr(X, "columns", None), state.features.names
+    is_named = columns is not None and all(isinstance(name, str) for name in columns)
+    names = np.asarray(columns, dtype=object) if is_named else None
+    if before is not None and names is not None and not np.array_equal(names[:n_before], before):
+        j = int(np.flatnonzero(names[:n_before] != before)[0])
+        raise ValueError(f"feature {j} of X is {names[j]!r}, and {before[j]!r} in the model, whose features come first")
+    wider = state if state.hashing is not None else state.widened(n)
+    return replace(wider, features=Features(n, None if before is None else names))  # of some would say nothing
+
+
+def with_columns_of(state: State | None, points: Points) -> State | None:
+    """Return a state with weights, which are 0, for columns that points have and no rows before them had."""
+    columns = points.hashing
+    if state is None or not isinstance(columns, UsedColumns) or columns is state.hashing:
+        return state
+    return replace(state.widened(columns.n_rows), hashing=columns)

@@ -22,11 +22,10 @@ from manyclass.figures import FIGURES
 from manyclass.fitting.points import Caller, check_class_weight, points_of
 from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Chosen, Parameters, Part, is_open, part_name
-from manyclass.training.core_training import Watch
+from manyclass.training.core_training import First, Watch
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, warn_user, was_interrupted
 from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan, ScoredRows, draw_rows_out, held_out
-from manyclass.training.start import First
 from manyclass.training.state import Calibration, FitReport, History, Points, State
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights

@@ -14,15 +14,7 @@ from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts, Lengths, Planned
-from manyclass.choosing.plans import (
-    Taking,
-    batches_plan,
-    linear_model,
-    pairs_plan,
-    points_plan,
-    softmax_batches_plan,
-    utility_plan,
-)
+from manyclass.choosing.plans import linear_model, margin_plan, pairs_plan, softmax_batches_plan, utility_plan
 from manyclass.choosing.recipes import Choice
 from manyclass.figures import FIGURES
 from manyclass.fitting.planner import (
@@ -37,25 +29,17 @@ from manyclass.fitting.planner import (
     with_rows_out,
 )
 from manyclass.fitting.points import scaled_for_call
-from manyclass.fitting.trials import (
-    as_met,
-    better_hidden_layer,
-    plan_full_passes,
-    plan_points,
-    try_grid,
-    with_rate_tried,
-)
+from manyclass.fitting.trials import as_met, better_hidden_layer, plan_linear, plan_points, with_rate_tried
 from manyclass.labels import find_positions, positions_of
 from manyclass.models import MODELS
 from manyclass.parts import Chosen, Given, Parameters, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
-from manyclass.training.core_training import Watch
+from manyclass.training.core_training import First, Watch
 from manyclass.training.incremental import Call
 from manyclass.training.plan import AnyPlan, PairsPlan, PointsPlan, Utility
 from manyclass.training.points import predictive_tiles
-from manyclass.training.start import First
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -84,15 +68,9 @@ class SoftmaxPlanner(Planner):
     def _fit(self, points: Points, watch: Watch, first: First) -> State:
         """Make one run that begins at no model, and tell how its plan came to be."""
         facts = facts_of(points)
-        choice = Choice(
-            self.parameters,
-            self.check(),
-            facts,
-            timed=bool(np.isfinite(watch.until)),
-            candidates=first.heads is not None,
-            started=first.start is not None,
-            most_bytes=watch.max_bytes,
-        )
+        starts: dict[str, Any] = {"candidates": first.heads is not None, "started": first.start is not None}
+        limits: dict[str, Any] = {"timed": bool(np.isfinite(watch.until)), "most_bytes": watch.max_bytes}
+        choice = Choice(self.parameters, self.check(), facts, **starts, **limits)
         parameters, seen, scaling = self.parameters, points, None
         first = with_rows_out(first, parameters, points)
         if choice.recipe.trains != "points":
@@ -109,7 +87,7 @@ class SoftmaxPlanner(Planner):
                 scaling = FeatureScaling.of(points.x, centre=bool(parameters["fit_intercept"]), weights=points.weights)
                 seen = replace(points, x=scaling.apply(points.x))
                 choice = replace(choice, facts=replace(choice.facts, measured=Lengths.of(seen.x)))
-            planned = _plan_linear(self, choice, seen)
+            planned = plan_linear(self, choice, seen)
             if choice.tries("model") and (
                 better := better_hidden_layer(planned, replace(choice, facts=facts), points, scaling)
             ):
@@ -194,22 +172,6 @@ def _plan_batches_or_pairs(choice: Choice, points: Points) -> Planned:
     return with_rate_tried(planned, choice, points) if is_tried else planned
 
 
-def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
-    """Return the plan of a linear model: of full passes, of one label or several, or of steps."""
-    if scaled.several:
-        if (loss := choice["solver"].get_params()["loss"]) != "softmax":
-            raise ValueError(f"loss is {loss!r}; with several labels and solver='lbfgs' it must be 'softmax'")
-        if choice.parameters["early_stopping"]:
-            raise ValueError("early_stopping is True; with several labels and solver='lbfgs' it must be False")
-    if choice["solver"].name == "lbfgs":
-        return plan_full_passes(choice, scaled)
-    rates, parameters = None, choice.parameters
-    if parameters["learning_rate"] == "grid":
-        changed, data = planner.changed(**points_plan(choice).params, class_weight=None), (scaled.x, scaled.labels.ids)
-        rates = try_grid(changed, *data, scaled.weights, random_state=parameters["random_state"], groups=scaled.groups)
-    return plan_points(choice, scaled, rates)
-
-
 def _heads(candidates: ArrayLike | None, sampler_parameter: Any, sampler: Part | None, points: Points) -> Ids | None:
     """The positions of the candidates of each point."""
     if candidates is None:
@@ -282,14 +244,7 @@ class MarginPlanner(Planner):
 
     def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
         """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""
-        choice = Choice(self.parameters, self.check(), facts, by_steps=by_steps)
-        taking, loss, model = Taking(choice), self.parameters["loss"], choice["model"].name
-        taking.take_early_stopping()
-        if choice["solver"].name == "implicit" and (loss != "margin" or model == "embedding"):
-            raise ValueError(f"solver='implicit' needs loss='margin' and no embeddings; they are {loss!r}, {model!r}")
-        plan = batches_plan(taking, float(taking.take("smoothing")) if loss == "margin" else 0.0)
-        taking.refuse_rest("here")
-        return taking.planned(plan)
+        return margin_plan(Choice(self.parameters, self.check(), facts, by_steps=by_steps))
 
 
 # Fits that begin at a model
@@ -306,10 +261,8 @@ def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> 
     parameters = planner.parameters
     check_features(state, points)
     if points.several != state.several:
-        kinds = ("one label a row", "several labels a row")
-        raise ValueError(
-            f"warm_start is True and y has {kinds[points.several]}; the last fit had {kinds[state.several]}"
-        )
+        now, before = (("one label", "several labels")[several] for several in (points.several, state.several))
+        raise ValueError(f"warm_start is True and y has {now} a row; the last fit had {before} a row")
     lacking = state.classes[find_positions(state.classes, points.classes, "y") < 0]
     if len(lacking):
         raise ValueError(f"warm_start is True and y lacks {lacking.tolist()[0]!r}, a class of the last fit")

@@ -52,9 +52,8 @@ from manyclass.training.plan import (
     held_out,
 )
 from manyclass.training.points import fit_points
-from manyclass.training.start import begin_at_closed_form
 from manyclass.training.state import Points, State, checked_weights, taken, weights_left
-from manyclass.training.train import train
+from manyclass.training.train import begin_at_closed_form, train
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 
@@ -128,11 +127,9 @@ Tried = tuple[float, list[int], slice]
 
 def with_rate(plan: PointsPlan, factor: float, *, u_follows: bool) -> PointsPlan:
     """Return the plan with its step size multiplied; that of u follows where it is tied."""
-    schedule = plan.schedule
-    u_rate = schedule.u_learning_rate * (factor if u_follows else 1.0)
-    return replace(
-        plan, schedule=replace(schedule, learning_rate=factor * schedule.learning_rate, u_learning_rate=u_rate)
-    )
+    rate, u_rate = plan.schedule.learning_rate, plan.schedule.u_learning_rate
+    rates: dict[str, Any] = {"learning_rate": factor * rate, "u_learning_rate": u_rate * (factor if u_follows else 1.0)}
+    return replace(plan, schedule=replace(plan.schedule, **rates))
 
 
 def search_rates(
@@ -392,6 +389,22 @@ def plan_full_passes(choice: Choice, points: Points) -> Planned:
     return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
 
 
+def plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
+    """The plan of a linear model: of full passes, of one label or several, or of steps."""
+    if scaled.several:
+        if (loss := choice["solver"].get_params()["loss"]) != "softmax":
+            raise ValueError(f"loss is {loss!r}; with several labels and solver='lbfgs' it must be 'softmax'")
+        if choice.parameters["early_stopping"]:
+            raise ValueError("early_stopping is True; with several labels and solver='lbfgs' it must be False")
+    if choice["solver"].name == "lbfgs":
+        return plan_full_passes(choice, scaled)
+    rates, parameters = None, choice.parameters
+    if parameters["learning_rate"] == "grid":
+        changed, data = planner.changed(**points_plan(choice).params, class_weight=None), (scaled.x, scaled.labels.ids)
+        rates = try_grid(changed, *data, scaled.weights, random_state=parameters["random_state"], groups=scaled.groups)
+    return plan_points(choice, scaled, rates)
+
+
 # The model of dense rows
 
 
@@ -543,9 +556,8 @@ def try_grid(
     x, y, r = x[rows], y[rows], None if weights is None else weights[rows]
     trained = judged = np.ones(len(rows), dtype=bool)
     if criterion == "validation":
-        labels = (
-            first_label(y) if isinstance(y, sp.csr_array) else y
-        )  # of several labels the first one stands for the row
+        # Of several labels the first one stands for the row.
+        labels = first_label(y) if isinstance(y, sp.csr_array) else y
         ids = sorted_classes(labels)[1].astype(np.int32)
         judged = held_out(ids, FIGURES.VALIDATION, fork(random_state), taken(groups, rows))
         trained = ~judged

@@ -100,9 +100,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             with self._show_errors():
                 for name, value in options.items():
                     if (cached := getattr(self.vectorizer, name)) != value:
-                        raise ValueError(
-                            f"{name} is {value!r}, the cached data have {cached!r}; train without --cached"
-                        )
+                        raise ValueError(f"{name} is {value}, the cached data have {cached}; train without --cached")
             X, Y = self.cached_data()
         elif corpus.is_empty():
             raise NotSupportedException("training with no documents", backend_id=self.backend_id)

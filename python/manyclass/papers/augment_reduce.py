@@ -193,26 +193,25 @@ def report(records: Records) -> Items:
     named = [{**r, "method": PAPERS_STEPS.get(r["method"], f"{r['method']}, ours")} for r in records]
     parts = summary.by_key(named, "part")
     drawn, trained = parts.get("synthetic", []), parts.get("table 3", [])
-    caption = f"Section 4.1: biases only, 10^4 classes ({published.RUIZ['synthetic_classes']} in the paper)"
+    caption = f"biases only, 10^4 classes ({published.RUIZ['synthetic_classes']} in the paper)"
     errors = {"bound": "bound", "mean error": "mean_absolute_error", "bound, closed form": "closed_form"}
     errors |= {"classes": "n_classes", "seconds": "seconds"}
-    yield from summary.compare("synthetic", caption, "section 4.1", drawn, errors)
+    yield from summary.compare("section 4.1", caption, drawn, errors, name="synthetic")
     if drawn:
         caption = "Section 4.1: mean absolute error of the probabilities by training time"
         lines = summary.panels(drawn, "seconds", "mean_absolute_error", "-o")
         yield Plot("synthetic", caption, "seconds", "mean |p - p_ML|", lines, log_y=True)
     yield from summary.shapes("Table 1", trained, published.SHAPE)
-    caption = "Table 2: training time of a pass, ours of the processor"
-    yield from summary.compare("table-2", caption, "Table 2", trained, {"seconds": "seconds_per_pass"})
-    caption = "Table 3: test log-likelihood per point (of probit and logistic by the paper's sampler) and accuracy"
+    caption = "training time of a pass, ours of the processor"
+    yield from summary.compare("Table 2", caption, trained, {"seconds": "seconds_per_pass"})
+    caption = "test log-likelihood per point (of probit and logistic by the paper's sampler) and accuracy"
     scores: dict[str, summary.Quantity] = {"log-likelihood": summary.averaged(_log_likelihood), "accuracy": "accuracy"}
-    yield from summary.compare("table-3", caption, "Table 3", trained, scores | {"by quadrature": "log_likelihood"})
+    yield from summary.compare("Table 3", caption, trained, scores | {"by quadrature": "log_likelihood"})
     if trained:
         caption, lines = "evidence lower bound by processor seconds", summary.panels(trained, "seconds", "elbo", "-o")
         yield Plot("figure-2", f"Figure 2: {caption} of training", "seconds", "mean bound [nats]", lines)
     bounded = [r for r in trained if r["method"].removesuffix(", ours") in ("OVE", "softmax A&R")]
-    caption = "Figure 2: evidence lower bound at the end"
-    yield from summary.compare("figure-2", caption, "Figure 2", bounded, {"bound at the end": "elbo"})
+    yield from summary.compare("Figure 2", "evidence lower bound at the end", bounded, {"bound at the end": "elbo"})
 
 
 def _log_likelihood(results: Results) -> float | None:

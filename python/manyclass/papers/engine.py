@@ -435,10 +435,9 @@ def _resolve(experiment: Experiment, options: Options) -> Options:
     name, others = experiment.name, [name for name in options.places if name not in experiment.data]
     settings = options.settings_of
     if settings is not None and (settings not in experiment.settings or not others):
-        raise ValueError(
-            f"settings_of is {settings!r} in experiment {name}; it is for data that the paper has not, and must be "
-            f"one of {', '.join((*experiment.settings, 'None'))}"
-        )
+        choices = ", ".join((*experiment.settings, "None"))
+        rule = "it is for data that the paper has not, and must be one of"
+        raise ValueError(f"settings_of is {settings!r} in experiment {name}; {rule} {choices}")
     for method in options.methods:
         check_choice(f"a method of experiment {name}", method, experiment.methods)
     hint = "any with settings_of (--settings-of), one of these" if experiment.settings else ""

@@ -114,30 +114,28 @@ def report(records: Records) -> Items:
     tuned, trained = parts.get("tuning", []), parts.get("table 3", [])
     yield from summary.shapes("Table 1", records, ("classes", "features", "rows"))
     best = {method: partial(_of, method, _best_rate) for method in summary.by_key(tuned, "method")}
-    caption = "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows"
-    yield from summary.compare("table-2", caption, "Table 2", tuned, best, of_all=True)
+    caption = "learning rate with the lowest log-loss after the last pass on 10 % of the rows"
+    yield from summary.compare("Table 2", caption, tuned, best, of_all=True)
     losses: dict[str, Quantity] = {
         "log-loss": "final_log_loss",
         "over Implicit's": summary.over(trained, "final_log_loss", "implicit"),
         "error": "final_error",
         "seconds": "seconds",
     }
-    caption = "Table 3: training log-loss after the last pass"
-    yield from summary.compare("table-3", caption, "Table 3", trained, losses)
+    yield from summary.compare("Table 3", "training log-loss after the last pass", trained, losses)
     methods = summary.by_key(trained, "method")
     if "implicit" in methods and "umax" in methods:
         one, five = partial(_of, "implicit", "seconds"), partial(_of, "umax", "seconds")
         times: dict[str, Quantity] = {"Implicit, s": one, "five classes, s": five}
         times["ratio"] = lambda runs: summary.ratio(five(runs), one(runs))
-        yield from summary.compare("table-4", "Table 4: seconds of training", "Table 4", trained, times, of_all=True)
+        yield from summary.compare("Table 4", "seconds of training", trained, times, of_all=True)
     if trained:
         lines = summary.panels(trained, "epoch", "log_loss", "-o")
         yield Plot("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", "pass", LOSS, lines)
     half = PASSES // 2
     halfway = summary.averaged(lambda r: dict(zip(r["epoch"], r["log_loss"], strict=True)).get(half))
-    caption = f"Figure 1: training log-loss after {half} passes"
-    implicit = methods.get("implicit", [])
-    yield from summary.compare("figure-1", caption, "Figure 1", implicit, {f"log-loss after {half} passes": halfway})
+    caption, implicit = f"log-loss after {half} passes", methods.get("implicit", [])
+    yield from summary.compare("Figure 1", f"training {caption}", implicit, {caption: halfway})
     if "sensitivity" in parts:
         yield from _sensitivity(parts["sensitivity"])
 
@@ -162,22 +160,22 @@ def _sensitivity(records: Records) -> Items:
     where, formulations = records[0]["data"], ("umax", "umax (raman)")
     by_rate: dict[str, Quantity] = {"worst over best rate": _worst_over_best}
     by_rate |= {f"log-loss at {r:g}": lambda runs, rate=r: _losses(runs).get(rate) for r in sorted(_losses(records))}
-    caption = f"Figure 3: sensitivity to the learning rate on {where}"
-    yield from summary.compare("sensitivity", f"{caption}, in numbers", "Figure 3", records, by_rate)
+    caption = f"sensitivity to the learning rate on {where}"
+    yield from summary.compare("Figure 3", f"{caption}, in numbers", records, by_rate, name="sensitivity")
     rates = sorted(records, key=lambda r: r["model"]["learning_rate"])
     named = [{**r, "rate": f"{r['model']['learning_rate']:g}"} for r in rates]
     lines = summary.panels(named, "epoch", "log_loss", "-o", panel="method", line="rate")
-    yield Plot("figure-3", caption, "pass", LOSS, lines, log_y=True)
+    yield Plot("figure-3", f"Figure 3: {caption}", "pass", LOSS, lines, log_y=True)
     umax = [r for r in named if r["method"] in formulations and r["model"]["learning_rate"] in RAMAN_GRID]
-    caption = f"Figure 2: the two double sums, U-max on {where}, by learning rate"
+    caption = f"the two double sums, U-max on {where}, by learning rate"
     lines = summary.panels(umax, "epoch", "log_loss", "-o", panel="method", line="rate")
-    yield Plot("figure-2", caption, "pass", LOSS, lines, log_y=True)
+    yield Plot("figure-2", f"Figure 2: {caption}", "pass", LOSS, lines, log_y=True)
     both = [{**r, "method": "umax", "formulation": r["method"]} for r in umax]
     if len(summary.by_key(both, "formulation")) == len(formulations):
         ratios: dict[str, Quantity] = {"Raman's over the proposed": partial(_raman_over_proposed, RAMAN_GRID)}
         ratios |= {f"at {rate:g}": partial(_raman_over_proposed, [rate]) for rate in RAMAN_GRID}
         caption += ": log-losses, Raman's over the proposed"
-        yield from summary.compare("figure-2", caption, "Figure 2", both, ratios)
+        yield from summary.compare("Figure 2", caption, both, ratios)
 
 
 def _worst_over_best(records: Records) -> float | None:

@@ -101,15 +101,15 @@ def report(records: Records) -> Items:
     """A table for each text, and the figure; the median pass is that after the first."""
     for name, group in summary.by_key(records, "data").items():
         sizes: dict[str, Quantity] = {"vocabulary": "n_words", "lines": lambda runs: runs[0]["settings"]["lines"]}
-        yield from summary.compare(f"table-3-{name}", "Table 3: data", "Table 3", group, sizes, of_all=True)
+        yield from summary.compare("Table 3", "data", group, sizes, name=f"table-3-{name}", of_all=True)
         quantities: dict[str, Quantity] = {
             "first": averaged(lambda results: results["objective"][0]),
             "last": "objective",
             "seconds a pass": averaged(_median_pass),
             "times GD's speed": summary.over(group, averaged(lambda results: 1 / _median_pass(results)), "GD"),
         }
-        caption = f"Figure 3, {name}: exact objective in nats per co-occurrence, and the median pass"
-        yield from summary.compare(f"figure-3-{name}", caption, "Figure 3", group, quantities)
+        caption = f"exact objective of {name} in nats per co-occurrence, and the median pass"
+        yield from summary.compare("Figure 3", caption, group, quantities, name=f"figure-3-{name}")
     drawn = summary.panels(records, "seconds", "objective")
     caption = "Figure 3: the exact objective against training time"
     yield Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True)

@@ -218,19 +218,16 @@ def report(records: Records) -> Items:
     }
     for name, group in summary.by_key(records, "data").items():
         shape = group[0]["results"]["shape"]
-        caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
-        figure = "Figure 1" if name in DENSE else "Figure 2"
-        yield from summary.compare(f"loss-decomposition-{name}", caption, figure, group, quantities)
+        caption = f"P@1 after the last pass, {name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]})"
+        figure, stem = "Figure 1" if name in DENSE else "Figure 2", f"loss-decomposition-{name}"
+        yield from summary.compare(figure, caption, group, quantities, name=stem)
     for table, name in STANDING_IN.items():
         group = [r for r in records if r["data"] == name]
         yield from summary.shapes(table, group, ("classes", "features", "rows"))
     for axis, name in (("seconds", "time"), ("passes", "passes")) if records else ():
         shown = [{**r, "results": r["results"] | {"passes": range(1, len(r["results"]["test"]) + 1)}} for r in records]
-        panels = [
-            replace(panel, title=f"{panel.title}, {part}")
-            for part in ("test", "train")
-            for panel in summary.panels(shown, axis, part)
-        ]
+        pairs = [(part, panel) for part in ("test", "train") for panel in summary.panels(shown, axis, part)]
+        panels = [replace(panel, title=f"{panel.title}, {part}") for part, panel in pairs]
         yield Plot(f"loss-decomposition-{name}", f"P@1 against {name}", axis, "P@1", panels, log_x=True)
 
 

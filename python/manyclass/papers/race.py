@@ -213,8 +213,8 @@ def report(records: Records) -> Items:
             raced.sort(key=_end)
             shape = raced[0]["results"]["shape"]
             sizes = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]})"
-            caption = f"{sizes}: nats above {optimum:.6f} at the end"
-            yield from summary.compare(f"race-{name}", caption, "race", raced, COLUMNS)
+            caption = f"{sizes}, nats above {optimum:.6f} at the end"
+            yield from summary.compare("race", caption, raced, COLUMNS, name=f"race-{name}")
             panels += summary.panels(raced, "seconds", "excess")  # the best come first: a panel has room for six
     caption = "Excess training objective over the smallest one known against processor time of training"
     if panels:

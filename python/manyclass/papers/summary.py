@@ -42,12 +42,7 @@ pre { background: #f5f5f5; padding: .7em; overflow-x: auto; }
 """
 
 RAN = "ran"  # key of the results that holds the words
-NAMED: dict[str, Mapping[str, type[Part]]] = {
-    "solver": SOLVERS,
-    "sampler": SAMPLERS,
-    "local_step": LOCAL_STEPS,
-    "model": MODELS,
-}
+NAMED: dict[str, Any] = {"solver": SOLVERS, "sampler": SAMPLERS, "local_step": LOCAL_STEPS, "model": MODELS}
 OBJECTIVE, STEP = ("noise", "loss", "smoothing"), ("schedule", "learning_rate", "decay", "batch_size", "averaging")
 SEARCH = ("index", "budget")
 ALWAYS = (*OBJECTIVE, *STEP, *SEARCH, "max_iter")
@@ -275,21 +270,28 @@ def panels(
 
 
 def compare(
-    name: str, caption: str, figure: str, records: Records, quantities: Mapping[str, Quantity], *, of_all: bool = False
+    figure: str,
+    caption: str,
+    records: Records,
+    quantities: Mapping[str, Quantity],
+    *,
+    name: str | None = None,
+    of_all: bool = False,
 ) -> Iterator[Table | PaperFigure]:
     """Return a paper's table anew, the published values beside ours, and its figures to record.
 
     Parameters
     ----------
-    name : str
-        Stem of the table's files.
-    caption : str
     figure : str
-        The table or figure of the paper.
+        The table or figure of the paper, which also begins the caption.
+    caption : str
+        What follows there.
     records : list of dict
         Of the runs; without any there is nothing to return.
     quantities : mapping
         What to tell of the runs of each row, by its words; a row of which no run has a result of that name has none.
+    name : str or None
+        Stem of the table's files; None: as the figure is called.
     of_all : bool
         Whether a row is of all methods on a data set, and not of one of them.
     """
@@ -303,7 +305,8 @@ def compare(
     if any(spreads):
         columns["over seeds"] = [*spreads]
     if rows:
-        yield Table(name, caption, tuple(columns), [*zip(*columns.values(), strict=True)], what_ran(records))
+        stem, text = name or figure.lower().replace(" ", "-"), f"{figure}: {caption}"
+        yield Table(stem, text, tuple(columns), [*zip(*columns.values(), strict=True)], what_ran(records))
     yield from rows
 
 
@@ -337,7 +340,7 @@ def shapes(figure: str, records: Records, quantities: Sequence[str]) -> Iterator
 
     first = [group[0] for group in by_key(records, "data").values()]
     sizes = {words: size(place) for place, words in enumerate(quantities)}
-    for part in compare(figure.lower().replace(" ", "-"), f"{figure}: data", figure, first, sizes, of_all=True):
+    for part in compare(figure, "data", first, sizes, of_all=True):
         yield replace(part, ran=()) if isinstance(part, Table) else part
 
 

@@ -197,10 +197,8 @@ def _best_sgd(run: Run, data: Problem, alpha: float) -> tuple[SoftmaxClassifier,
     x = data.X_train
     squares = x.multiply(x).sum() if sp.issparse(x) else np.square(x).sum()
     rate = 4 / data.shape[0] / (float(squares) / len(data.y_train) + 1)  # the estimator's automatic one
-    fits = [
-        (*_fit(run, data.X_train, data.y_train, learning_rate=factor * rate, **schedule), factor)
-        for factor in SGD_RATES
-    ]
+    fit = partial(_fit, run, x, data.y_train, **schedule)
+    fits = [(*fit(learning_rate=factor * rate), factor) for factor in SGD_RATES]
     return max(fits, key=lambda fit: _end(fit[1], passes))
 
 
@@ -266,32 +264,31 @@ def report(records: Records) -> Items:
     """Table 2 and the figures, for the data sets that were run."""
     parts = summary.by_key(records, "part")
     values, plane, toy, trained, large = (parts.get(part, []) for part in RUNS)
-    caption = "Figure 1a: probabilities of ten values (paper: OVE is exact, Bouchard overrates the large ones)"
+    caption = "probabilities of ten values (paper: OVE is exact, Bouchard overrates the large ones)"
     largest = averaged(lambda results: max(map(abs, np.subtract(results["probability"], results["frequency"]))))
     errors: dict[str, Quantity] = {"largest error": largest}
     errors |= {f"p({k})": averaged(lambda results, value=k: results["probability"][value]) for k in range(10)}
-    yield from summary.compare("figure-1a", caption, "Figure 1a", values, errors)
-    caption = "Figure 1b-c: largest (or last) bound of the log-likelihood"
+    yield from summary.compare("Figure 1a", caption, values, errors)
+    caption = "largest (or last) bound of the log-likelihood"
     closeness = {"bound": "bound", "norm to SOFT": "norm", "share of the plane with SOFT's class": "agreement"}
-    yield from summary.compare("figure-1c", caption, "Figure 1b-c", plane, closeness)
+    yield from summary.compare("Figure 1b-c", caption, plane, closeness, name="figure-1c")
     if plane:
         yield _bounds("figure-1c", "Figure 1c: bounds of the log-likelihood, 200 points in the plane", plane)
-    caption = "Figure 2: stochastic estimation of many probabilities, sum |p - p_exact|"
+    caption = "stochastic estimation of many probabilities, sum |p - p_exact|"
     ends: dict[str, Quantity] = {"at the start": averaged(lambda results: results["l1_error"][0])}
     ends |= {"at the end": "l1_error", "categories that occur": "n_classes"}
-    yield from summary.compare("figure-2", caption, "Figure 2", toy, ends)
+    yield from summary.compare("Figure 2", caption, toy, ends)
     yield from _toy_plots([r for r in toy if r["method"] == "OVE-SGD"])
-    caption = "Table 2: closeness to SOFT, and scores on the test set"
     scores = {name: name for name in ("norm", "error", "nlpd")}
-    yield from summary.compare("table-2", caption, "Table 2", trained, scores)
-    caption = "Figure 3: bounds (less the ridge's term) by iteration or pass"
-    yield from summary.compare("figure-3", caption, "Figure 3", trained, {"bound": "curve"})
+    yield from summary.compare("Table 2", "closeness to SOFT, and scores on the test set", trained, scores)
+    caption = "bounds (less the ridge's term) by iteration or pass"
+    yield from summary.compare("Figure 3", caption, trained, {"bound": "curve"})
     if trained:
-        yield _bounds("figure-3", caption, trained)
-    caption = "Section 4.2: one-vs-each on many classes"
+        yield _bounds("figure-3", f"Figure 3: {caption}", trained)
     spent: dict[str, Quantity] = {"error": "error"}
     spent["seconds"] = lambda runs: summary.mean([r["cpu_seconds"] for r in runs])
-    yield from summary.compare("section-4-2", caption, "Figure 3d", large, spent)
+    caption = "one-vs-each on many classes (section 4.2)"
+    yield from summary.compare("Figure 3d", caption, large, spent, name="section-4-2")
     if large:
         yield _bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", large)
     yield from summary.shapes("Table 1", [*trained, *large], published.SHAPE)

@@ -159,12 +159,8 @@ def sampled_utility_log_probabilities(
     y = checked_ids("labels", np.ravel(labels), rows.shape[-1]).reshape(np.shape(labels))
     if y.shape != rows.shape[:-1]:
         raise ValueError(f"labels have shape {y.shape}; psi of shape {rows.shape} asks for {rows.shape[:-1]}")
-    out = _core.sampled_utility_log_probabilities(
-        noise=noise,
-        psi=rows.reshape(-1, rows.shape[-1]),
-        labels=y.reshape(-1),
-        n_samples=int(n_samples),
-        seed=seed_from(random_state),
-        n_threads=n_threads_from(n_jobs),
-    )
+    run: dict[str, Any] = {"n_samples": int(n_samples), "seed": seed_from(random_state)}
+    run["n_threads"] = n_threads_from(n_jobs)
+    flat = rows.reshape(-1, rows.shape[-1])
+    out = _core.sampled_utility_log_probabilities(noise=noise, psi=flat, labels=y.reshape(-1), **run)
     return np.maximum(out, -np.inf if clip is None else clip).reshape(y.shape)

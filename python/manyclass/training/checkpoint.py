@@ -218,11 +218,8 @@ class Checkpoints:
         seed = int(random_state) if isinstance(random_state, int | np.integer) else self._seed_there()
         if seed is None:
             seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-        self._fit = {
-            **{name: _told(value) for name, value in parameters.items() if name not in OF_A_RUN},
-            "random_state": seed,
-            **{name: digest(value) for name, value in data.items()},
-        }
+        in_words = {name: _told(value) for name, value in parameters.items() if name not in OF_A_RUN}
+        self._fit = in_words | {"random_state": seed} | {name: digest(value) for name, value in data.items()}
         return seed
 
     def stage(self, plan: Any) -> Stage:

@@ -15,10 +15,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.blending.blend import held_out_loss
@@ -26,8 +27,8 @@ from manyclass.checks import canonical_csr, check_number, core_data
 from manyclass.figures import FIGURES
 from manyclass.training.checkpoint import Checkpoints, Stage
 from manyclass.training.passes import Validation, drive, warn_user
-from manyclass.training.plan import FullBatchPlan, Plan, ScoredRows
-from manyclass.training.state import Points, Squares
+from manyclass.training.plan import FullBatchPlan, Labels, Plan, ScoredRows
+from manyclass.training.state import Points, Squares, State
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import FeatureScaling, Weights
@@ -115,11 +116,8 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
     if weights is not None:  # a loss may be infinite, and does not count with weight 0
         counts = weights > 0
         losses, ranks, weights = losses[counts], ranks[counts], weights[counts]
-    return {
-        "log_loss": float(np.average(losses, weights=weights)),
-        "error": float(np.average(ranks > 0, weights=weights)),
-        "top5_error": float(np.average(ranks >= 5, weights=weights)),
-    }
+    values: dict[str, Any] = {"log_loss": losses, "error": ranks > 0, "top5_error": ranks >= 5}
+    return {name: float(np.average(of_points, weights=weights)) for name, of_points in values.items()}
 
 
 @dataclass(frozen=True)
@@ -158,6 +156,38 @@ class Watch:
     def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
         """Return the checkpoints of the next training, which is made as the plan says."""
         return None if self.checkpoints is None else self.checkpoints.stage(replace(plan, n_threads=1, verbose=0))
+
+
+ClosedForm = Literal["closed_form"]
+CLOSED_FORM: ClosedForm = "closed_form"
+
+
+@dataclass(frozen=True)
+class First:
+    """What a fit, and a training that begins, are given beside points and plan.
+
+    Attributes
+    ----------
+    state : State or None
+        The model of the last fit, with warm_start, of which a planner makes what follows.
+    start : Weights, "closed_form" or None
+        First weights, of features as they are before scaling; None: 0.
+    heads : array-like of shape (n_rows, n_head), or None
+        Certain labels of each row, for the sampler "head_tail"; for a training their places, of each point, int32.
+    evaluated : pair of matrix and Labels, or None
+        Rows that early stopping looks at, with their labels.
+    held_out : ndarray of shape (n_points,), bool, or None
+        Points that it holds out instead.
+    n_iter_no_change : int
+        Its patience.
+    """
+
+    state: State | None = None
+    start: Weights | ClosedForm | None = None
+    heads: Any = None
+    evaluated: tuple[Matrix, Labels] | None = None
+    held_out: NDArray[np.bool_] | None = None
+    n_iter_no_change: int = 1
 
 
 @dataclass(frozen=True)
@@ -211,16 +241,9 @@ class Probe:
     """
 
     def __init__(self, points: Points, signs: Signs, max_iter: int) -> None:
-        assert signs.n_drawn is not None
-        self.core = _core.Probe(
-            n_points=len(points.labels),
-            n_classes=points.n_classes,
-            n_passes=max_iter,
-            n_drawn=signs.n_drawn,
-            at_zero=signs.at_zero,
-            minimised=signs.minimised,
-            has_integrals=signs.noise != "gumbel",
-        )
+        shared: dict[str, Any] = {name: getattr(signs, name) for name in ("n_drawn", "at_zero", "minimised")}
+        sizes: dict[str, Any] = {"n_points": len(points.labels), "n_classes": points.n_classes, "n_passes": max_iter}
+        self.core = _core.Probe(**sizes, **shared, has_integrals=signs.noise != "gumbel")
         rows = np.sort(np.random.default_rng(0).choice(len(points.labels), self.core.n_points, replace=False))
         self.x, self.labels, self.ridge = points.x[rows], points.labels.of(rows), signs.ridge
         self._weights = NO_DOUBLES if points.weights is None else points.weights[rows]
@@ -256,9 +279,7 @@ class CoreTraining(ABC):
     """
 
     unit = "row"
-    advice = (
-        "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
-    )
+    advice = "Lower learning_rate, scale rows of X to unit length, or use solver='implicit', which bears larger steps"
     core: Any
     batch: int
     scale: Floats = NO_FLOATS
@@ -381,9 +402,8 @@ class CoreTraining(ABC):
         """Make visits of a pass from `first` on."""
         eta, eta_u = self.plan.schedule.at(n_pass, -(-self.n_visits // self.batch))
         loss = self.loss if first > 0 else 0.0
-        progress = self.visit(
-            epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=self.n_visits, loss=loss, seconds=seconds
-        )
+        stretch = {"first": first, "last": self.n_visits, "loss": loss, "seconds": seconds}
+        progress = self.visit(epoch=n_pass, eta=eta, eta_u=eta_u, **stretch)
         self.loss = progress.loss
         self.state.class_updates += progress.class_updates
         if progress.diverged_at >= 0:
@@ -550,17 +570,10 @@ class _Iterations(CoreTraining):
         weights = Weights.zeros(points.n_classes, x.shape[1], by_feature=isinstance(x, sp.csr_array))
         super().__init__(plan, points, weights, goes_on=False)
         self.n_labels, self.n_visits, self.length, self.can_move = n_labels, 1, 1, True
-        self.core = _core.FullBatch(
-            x=core_data(x if weights.sparse else np.ascontiguousarray(x)),
-            n_features=x.shape[1],
-            labels=points.labels.ids,
-            n_classes=points.n_classes,
-            sample_weight=points.weights,
-            loss=plan.loss,
-            alpha=plan.alpha / n_labels,
-            fit_intercept=plan.fit_intercept,
-            n_threads=plan.n_threads,
-        )
+        objective: dict[str, Any] = {name: getattr(plan, name) for name in ("loss", "fit_intercept", "n_threads")}
+        data = {"x": core_data(x if weights.sparse else np.ascontiguousarray(x)), "n_features": x.shape[1]}
+        data |= {"labels": points.labels.ids, "n_classes": points.n_classes, "sample_weight": points.weights}
+        self.core = _core.FullBatch(**data, **objective, alpha=plan.alpha / n_labels)
         if start is not None:
             weights.coef[:] = start.coef.toarray() if start.has_pairs else start.coef
             weights.intercept[:] = start.intercept

@@ -26,15 +26,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.blending import blend
 from manyclass.blending.blend import Scales
-from manyclass.checks import as_csr, check_choice
+from manyclass.checks import as_csr
 from manyclass.figures import FIGURES
 from manyclass.labels import find_positions
 from manyclass.training.core_training import Trained, Watch
@@ -52,21 +54,11 @@ from manyclass.training.minibatches import (
     start_at_rows,
     turned,
 )
-from manyclass.training.plan import (
-    MINIBATCH_IMPLICIT,
-    MINIBATCH_POINTS,
-    BatchesPlan,
-    HybridPlan,
-    Labels,
-    PairsPlan,
-    Plan,
-    PointsPlan,
-    Schedule,
-)
+from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, Plan, PointsPlan, Schedule
+from manyclass.training.points import fit_points
 from manyclass.training.state import (
     FACTORS,
     EarlierModel,
-    Features,
     History,
     LocalState,
     Points,
@@ -76,8 +68,9 @@ from manyclass.training.state import (
     finite_floats,
 )
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix, Mixture
-from manyclass.weights.hashing import FeatureHash, UsedColumns
-from manyclass.weights.weights import Weights
+from manyclass.weights.weights import FeatureScaling, Weights
+
+SMALLEST_RATE = 1e-300  # what is left of the step size of a stream whose weights shrink and shrink
 
 
 def mean_curvatures(weights: Weights, x: Matrix, n_threads: int) -> Doubles:
@@ -89,16 +82,6 @@ def mean_curvatures(weights: Weights, x: Matrix, n_threads: int) -> Doubles:
 def step_that_remembers(half_life: float, n_classes: int, g: float) -> float:
     """The step size that halves what an intercept holds of old rows in `half_life` visits, at impurity g."""
     return n_classes * math.log(2) / (max(g, 1e-3) * half_life)  # a model so sure of all rows moves little anyway
-
-
-def kept_awake(schedule: Schedule, least: float, n_passes: int) -> Schedule:
-    """The step sizes of a call, none below `least`."""
-    raised = _core.steps_kept_above(schedule.at(0)[0], schedule.at(n_passes - 1)[0], least, n_passes)
-    if raised is None:
-        return schedule
-    first, decay = raised
-    ratio = schedule.u_learning_rate / schedule.learning_rate
-    return replace(schedule, learning_rate=first, u_learning_rate=first * ratio, decay=decay)
 
 
 @dataclass(frozen=True)
@@ -291,19 +274,6 @@ def passes_of_call(
     return {"max_iter": call.n_passes, "schedule": Schedule("exponential", first[0] * factor, first[1] * factor, decay)}
 
 
-def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> Schedule:
-    """The step sizes of a call that fall by curvature where the core's do not: alike for all weights of a pass.
-
-    `before` and `now` are sums of squares of features, see `Squares`. A step for a batch is the mean of those of its
-    points, so that its size is as many times that of one.
-    """
-    schedule = plan.schedule
-    batch_size = plan.batch_size or (MINIBATCH_POINTS if plan.solver == MINIBATCH_IMPLICIT else 1)
-    per_sum = schedule.learning_rate / (_core.curvature_gain * batch_size * n_classes)
-    factor, decay = _core.steps_by_sums(before, now, per_sum, plan.max_iter)
-    return Schedule("exponential", schedule.learning_rate * factor, schedule.u_learning_rate * factor, decay)
-
-
 def ends_of_stretches(n_rows: int, n_classes: int, n_before: float) -> list[int]:
     """Return after which rows of a call of one pass weights may shrink: none where as many rows came before.
 
@@ -362,41 +332,113 @@ def _gains(weights: Weights, points: Points, rows: NDArray[np.int64], n_threads:
     return _core.shrinking_gains(scores, np.ascontiguousarray(weights.intercept), points.labels.ids[rows], FACTORS)
 
 
-NewFeatures = Literal["error", "grow"]
+# Linear models of one label a row that go on
 
 
-def widened(state: State, X: Any, new_features: str, kind: str) -> State:
-    """Return the state of a model that takes X where it has more features; `kind` is the name of its class.
+def weights_of_call(
+    plan: PointsPlan,
+    weights: Weights,
+    classes: NDArray[Any],
+    before: Before,
+    counts: Doubles,
+    scaling: FeatureScaling | None,
+    starts: Starts | None = None,
+) -> Weights:
+    """What a call begins at: a copy of weights, where there was a model, with new classes, of scaled features."""
+    if before.weights is not None:
+        weights = weights.grown(len(classes), before.position)
+    set_new_rows(weights, classes, before.position, starts)
+    if scaling is not None:
+        scaling.unfold(weights)
+    if plan.fit_intercept and before.weights is not None:
+        _core.set_new_intercepts(before.position, before.counts, counts, weights.intercept)
+    return weights
 
-    Raises
-    ------
-    ValueError
-        If X has more features and they are not to grow, or names that are not those of before and others.
+
+def _squares_of_call(plan: PointsPlan, weights: Weights, points: Points, features: Doubles, before: Before) -> Squares:
+    """What steps by curvature go by when a call begins, taken from its own rows where the model does not know it.
+
+    There are no curvatures where training does not take those of its points.
     """
-    check_choice("new_features", new_features, ("error", "grow"))
-    shape, n_before = np.shape(X), state.features.n
-    if isinstance(state.hashing, FeatureHash) or len(shape) != 2 or shape[1] <= n_before:
-        return state
-    n = shape[1]
-    if new_features == "error":
-        expected = f"{kind} is expecting {n_before} features as input"
-        raise ValueError(f"X has {n} features, but {expected}; new_features='grow' takes more")
-    columns, before = getattr(X, "columns", None), state.features.names
-    is_named = columns is not None and all(isinstance(name, str) for name in columns)
-    names = np.asarray(columns, dtype=object) if is_named else None
-    if before is not None and names is not None and not np.array_equal(names[:n_before], before):
-        j = int(np.flatnonzero(names[:n_before] != before)[0])
-        raise ValueError(f"feature {j} of X is {names[j]!r}, and {before[j]!r} in the model, whose features come first")
-    wider = state if state.hashing is not None else state.widened(n)
-    return replace(wider, features=Features(n, None if before is None else names))  # of some would say nothing
+    squares = before.squares
+    if squares is None or not len(squares.features):
+        squares = Squares(features=features * (before.history.n_counting / max(1.0, float(features[-1]))))
+    squares = squares.grown(points.n_classes, before.position)
+    if not plan.each_by_curvature:
+        return replace(squares, curvatures=NO_DOUBLES)
+    if not len(squares.curvatures):
+        n_rows = float(squares.features[-1])
+        zeros = np.zeros(points.n_classes)
+        curvatures = n_rows * mean_curvatures(weights, points.x, plan.n_threads) if n_rows > 0 else zeros
+        squares = replace(squares, curvatures=curvatures)
+    return squares
 
 
-def with_columns_of(state: State | None, points: Points) -> State | None:
-    """Return a state with weights, which are 0, for columns that points have and no rows before them had."""
-    columns = points.hashing
-    if state is None or not isinstance(columns, UsedColumns) or columns is state.hashing:
-        return state
-    return replace(state.widened(columns.n_rows), hashing=columns)
+def go_on_by_points(
+    plan: PointsPlan, points: Points, before: Before, call: Call, scaling: FeatureScaling | None
+) -> Trained:
+    """Train on a call's rows at once or, where weights may shrink, on some stretches of them one after the other."""
+    n_rows, n_classes, ends = len(points.labels), points.n_classes, list[int]()
+    if plan.each_by_curvature and plan.utility is None and call.n_passes == 1:
+        ends = ends_of_stretches(n_rows, n_classes, before.history.n_counting)
+    if not ends:
+        return _points_go_on(plan, points, before, call, scaling)
+    order = np.arange(n_rows)
+    if plan.shuffle:  # rows may be sorted
+        np.random.default_rng(plan.seed).shuffle(order)
+    stretches, losses = [points.some(rows) for rows in np.split(order, ends)], list[float]()
+    trained = _points_go_on(plan, stretches[0], before, call, scaling)
+    for last, stretch in pairwise(stretches):
+        if not trained.curve:
+            break
+        losses += trained.curve
+        before = before.after(last, trained.weights, trained.squares)
+        assert trained.rate is not None
+        plan = replace(plan, schedule=replace(plan.schedule, learning_rate=trained.rate))
+        trained = _points_go_on(plan, stretch, before, call, scaling)
+    losses += trained.curve
+    if len(losses) < len(stretches):  # Ctrl-C has ended it
+        return trained
+    loss = float(np.average(losses, weights=[len(stretch.labels) for stretch in stretches]))
+    return Trained(trained.weights, [loss], trained.rate, trained.squares)
+
+
+def _points_go_on(
+    plan: PointsPlan, points: Points, before: Before, call: Call, scaling: FeatureScaling | None
+) -> Trained:
+    n_classes = points.n_classes
+    counts = before.counts_with(points)
+    is_sparse = isinstance(points.x, sp.csr_array)
+    weights = before.weights or Weights.zeros(n_classes, points.x.shape[1], by_feature=is_sparse)
+    weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
+    local_state = None if call.kept_rows is None else call.kept_rows.of(points.rows)
+    features = points.feature_squares
+    squares = _squares_of_call(plan, weights, points, features, before)
+    by_weight = plan.each_by_curvature
+    rate: float | None = None
+    if plan.by_curvature and plan.utility is None:
+        squares, factor = shrink(weights, points, plan, before, squares)
+        rate = max(plan.schedule.learning_rate * factor**2, SMALLEST_RATE)
+        plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate))
+    kept = squares if by_weight else None
+    earlier = EarlierModel(weights, counts, before.n_visits, before.goes_on, kept, features, local_state)
+    passes = passes_of_call(plan, before.history, call, len(points.labels))
+    half_life = None if plan.by_curvature or call.learning_rate is not None else call.half_life
+    if half_life is not None and before.weights is not None:
+        g = float(mean_curvatures(weights, points.x, plan.n_threads).sum())
+        least = step_that_remembers(half_life * call.n_passes, n_classes, g)
+        passes["schedule"] = passes["schedule"].kept_above(min(least, plan.schedule.at(0)[0]), call.n_passes)
+    plan = replace(plan, averaging="none", **passes)
+    if plan.by_curvature and not by_weight:
+        plan = replace(plan, schedule=plan.falling(n_classes, squares.features, features))
+    trained = fit_points(plan, points, Watch(), earlier=earlier)
+    if scaling is not None:
+        scaling.fold(trained.weights)
+    if call.kept_rows is not None and local_state is not None:
+        call.kept_rows.put(points.rows, local_state)
+    if not before.counted:
+        squares = replace(squares, features=squares.features + plan.max_iter * features)
+    return Trained(trained.weights, trained.curve, rate, squares)
 
 
 def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.intp], starts: Starts | None) -> None:

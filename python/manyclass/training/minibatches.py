@@ -151,7 +151,7 @@ class BatchesTraining(CoreTraining):
         plan = replace(plan, schedule=schedule)
         super().__init__(plan, points, weights, goes_on=earlier is not None)
         self.batch = min(plan.batch_size or _batch_points(plan, weights.n_classes), len(labels))
-        plan.check_sharing(self.batch, len(labels), weights.n_classes)
+        plan.check_sharing(self.batch)
         self._index: Index | None = None
         self._moved = 0
         self._first_point = 0 if earlier is None else earlier.n_points

@@ -142,10 +142,8 @@ def warn_interrupted(place: str) -> None:
 def warn_of_clock(place: str, verdict: str | None = None) -> None:
     """Warn that `max_seconds` has ended a training at a place; `verdict` says how bad the model may be there."""
     steps = "" if verdict is None else f": {verdict}, for its steps are still large"
-    warn_user(
-        f"training {place}, when max_seconds was over{steps}; the model is the one reached so far. Raise max_seconds, "
-        "or lower max_iter to the passes that there is time for"
-    )
+    advice = "Raise max_seconds, or lower max_iter to the passes that there is time for"
+    warn_user(f"training {place}, when max_seconds was over{steps}; the model is the one reached so far. {advice}")
 
 
 @contextmanager
@@ -285,9 +283,8 @@ class _Drive:
         passes, state, n_pass, first = self.passes, self.state, len(self.at.curve), self.at.first
         while first < passes.n_visits:
             seconds_left = max(0.0, self.end - state.seconds)
-            done = self.timed(
-                partial(passes.run, n_pass, first, min(SLICE_SECONDS, seconds_left)), seconds_left + GRACE
-            )
+            visits = partial(passes.run, n_pass, first, min(SLICE_SECONDS, seconds_left))
+            done = self.timed(visits, seconds_left + GRACE)
             if done is None or passes.fault is not None:  # a batch that is not made to its end moves nothing
                 return False
             n_visited, n_shown = done

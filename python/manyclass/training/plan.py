@@ -188,9 +188,8 @@ def spare_labels(is_out: NDArray[np.bool_], labels: Labels) -> NDArray[np.bool_]
 def _groups_to_spare(labels: Labels, positions: NDArray[np.intp], order: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return groups without which every label is left; where there are none, those with a label that others have."""
     n_groups, pairs = len(order), _groups_with_labels(labels, positions)
-    keeps_labels = _core.spare_points(
-        pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), order[::-1].astype(np.int64), n_groups
-    )
+    indptr, ids = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32)
+    keeps_labels = _core.spare_points(indptr, ids, order[::-1].astype(np.int64), n_groups)
     if keeps_labels.any():
         return keeps_labels
     is_shared = (np.bincount(pairs.indices) > 1)[labels.ids]
@@ -271,6 +270,15 @@ class Schedule:
         factor = _core.step_size(self.name, 1.0, self.decay, falls)
         return self.learning_rate * factor, self.u_learning_rate * factor
 
+    def kept_above(self, least: float, n_passes: int) -> Schedule:
+        """Return the step sizes of a call, none below `least`."""
+        raised = _core.steps_kept_above(self.at(0)[0], self.at(n_passes - 1)[0], least, n_passes)
+        if raised is None:
+            return self
+        first, decay = raised
+        ratio = self.u_learning_rate / self.learning_rate
+        return replace(self, learning_rate=first, u_learning_rate=first * ratio, decay=decay)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -324,12 +332,10 @@ class Plan:
         unaveraged: dict[str, Any] = {"averaging": "none"} if self.by_points else {}
         return replace(self, max_iter=n_passes, **unaveraged)
 
-    def check_sharing(self, batch: int, n_points: int, n_classes: int) -> None:
+    def check_sharing(self, batch: int) -> None:
         """Raise where classes were to be shared by the points of a batch and a batch has one point."""
         if self.share_classes and batch == 1:
-            raise ValueError(
-                f"share_classes is True, which has no effect on one point: batch_size is {self.batch_size!r}"
-            )
+            raise ValueError(f"share_classes is True, which has no effect on one point: batch_size={self.batch_size!r}")
 
 
 @dataclass(frozen=True)
@@ -435,6 +441,27 @@ class PointsPlan(Plan):
     discriminant: bool = field(default=False, repr=False)
 
     by_points: ClassVar[bool] = True
+
+    @property
+    def points_of_step(self) -> int | None:
+        """Points that make a step together, where it is a batch that does."""
+        return self.batch_size or (MINIBATCH_POINTS if self.solver == MINIBATCH_IMPLICIT else None)
+
+    @property
+    def each_by_curvature(self) -> bool:
+        """Whether each weight has a step size of its own, by curvature."""
+        return self.by_curvature and self.solver != MINIBATCH_IMPLICIT and self.max_norm is None
+
+    def falling(self, n_classes: int, before: Doubles, now: Doubles) -> Schedule:
+        """Return the steps of a call that fall by curvature where the core's do not: alike for all weights of a pass.
+
+        `before` and `now` are sums of squares of features, see `Squares`. A step for a batch is the mean of those of
+        its points, so that its size is as many times that of one.
+        """
+        schedule = self.schedule
+        per_sum = schedule.learning_rate / (_core.curvature_gain * (self.points_of_step or 1) * n_classes)
+        factor, decay = _core.steps_by_sums(before, now, per_sum, self.max_iter)
+        return Schedule("exponential", schedule.learning_rate * factor, schedule.u_learning_rate * factor, decay)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,7 @@ from manyclass.figures import FIGURES
 from manyclass.search.clustered import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
-from manyclass.training.plan import (
-    MINIBATCH_IMPLICIT,
-    MINIBATCH_POINTS,
-    PointsPlan,
-    ScoredRows,
-    carry_of,
-    core_plan,
-)
-from manyclass.training.start import carried_at, norms_sq, put_start
+from manyclass.training.plan import PointsPlan, ScoredRows, carry_of, core_plan
 from manyclass.training.state import EarlierModel, LocalState, Points
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros
 from manyclass.weights.tensor_file import Arrays, Saved
@@ -86,10 +79,8 @@ class Memory:
         passes = _core.averaged_passes(plan.max_iter, averages, plan.averaging == "suffix", size, pass_seconds)
         self.averaged, self.n_averaged = range(*passes), 0
         self.squares, self.intercept_squares = like_weights(adaptive), like_intercepts(adaptive and plan.fit_intercept)
-        self.gradients, self.intercept_gradients = (
-            like_weights(adds_up),
-            like_intercepts(adds_up and plan.fit_intercept),
-        )
+        self.gradients = like_weights(adds_up)
+        self.intercept_gradients = like_intercepts(adds_up and plan.fit_intercept)
 
     def after_pass(self, weights: Weights, n_iter: int, n_threads: int) -> None:
         """Add the iterate to the average, if it is to be in it."""
@@ -117,8 +108,8 @@ class Memory:
 
 def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
     """Return how many points see the same weights."""
-    if plan.batch_size is not None or plan.solver == MINIBATCH_IMPLICIT:
-        return min(int(plan.batch_size or MINIBATCH_POINTS), len(labels))
+    if plan.points_of_step is not None:
+        return min(int(plan.points_of_step), len(labels))
     if (plan.hogwild and plan.n_threads > 1) or plan.max_norm is not None:
         return 1
     return _core.points_of_batch(labels, n_classes, plan.solver == "exact" or plan.sampler == "all")
@@ -178,7 +169,7 @@ class PointsTraining(CoreTraining):
         weights = Weights.zeros(n_classes, x.shape[1], by_feature=is_sparse) if earlier is None else earlier.weights
         super().__init__(plan, points, weights, goes_on=earlier is not None)
         self.earlier, self.batch = earlier, batch_size_of(plan, labels, n_classes)
-        plan.check_sharing(self.batch, len(labels), n_classes)
+        plan.check_sharing(self.batch)
         counts = np.bincount(labels, minlength=n_classes) if earlier is None else earlier.counts
         order = class_order(plan, counts, n_classes)  # 1
         self.order, self.curvatures = order, NO_DOUBLES
@@ -364,9 +355,8 @@ def fit_points(
         ridge=plan.alpha,
         begins_elsewhere=start is not None,
     )
-    training, rate = trained(
-        lambda by: PointsTraining(by, points, candidates, start, earlier), plan, watch, signs
-    )  # 1 to 4
+    make = partial(PointsTraining, points=points, candidates=candidates, start=start, earlier=earlier)
+    training, rate = trained(make, plan, watch, signs)  # 1 to 4
     if earlier is not None and earlier.squares is not None:
         earlier.squares.curvatures[training.order] = training.curvatures
     if earlier is not None and earlier.local_state is not None:
@@ -483,3 +473,38 @@ def predictive_tiles(
             log_p = _core.utility_probabilities(noise=noise, psi=psi, log=True, n_threads=n_threads)
             np.logaddexp(total, log_p, out=total)
         yield first, total - math.log(n_draws)
+
+
+# First weights
+
+
+def put_start(start: Weights, weights: Weights, position: Ids) -> None:
+    """Write first weights into those of a training, in which class k stands in place position[k]."""
+    if start.has_pairs:
+        pairs = start.coef.tocoo()
+        weights.coef[position[pairs.row], pairs.col] = pairs.data
+    else:
+        weights.coef[position] = start.coef
+    weights.intercept[position] = start.intercept
+
+
+def norms_sq(weights: Weights) -> Doubles:
+    """Squared norms of the rows of weights, without intercepts."""
+    if weights.has_pairs:
+        squares: Doubles = np.square(weights.values, dtype=np.float64)
+        return np.bincount(weights.classes, squares, weights.n_classes).astype(np.float64)
+    norms: Doubles = np.einsum("kj,kj->k", weights.coef, weights.coef, dtype=np.float64)
+    return norms
+
+
+def carried_at(weights: Weights, x: Matrix, labels: Ids, *, carry: float, n_threads: int) -> Doubles:
+    """What each point carries where it is exact: u + carry z_y with u = log A, the log-loss.
+
+    It takes one exact evaluation of all points or, where carry is neither 0 nor 1, two.
+    """
+    if carry == 1:
+        return weights.log_normalizers(x, n_threads)
+    losses, _ = weights.log_losses(x, labels, n_threads)
+    if carry == 0:
+        return losses
+    return (1 - carry) * losses + carry * weights.log_normalizers(x, n_threads)

@@ -558,13 +558,8 @@ class History:
 
     def gone_on(self, n_points: int, scaling: FeatureScaling | None, n_labels: float) -> History:
         """Return the history after a call with more rows; the number of labels is kept from the first training."""
-        return replace(
-            self,
-            n_points=self.n_points + n_points,
-            n_counting=self.n_counting + n_points,
-            scaling=scaling,
-            n_labels=self.n_labels or n_labels,
-        )
+        rows: dict[str, Any] = {"n_points": self.n_points + n_points, "n_counting": self.n_counting + n_points}
+        return replace(self, **rows, scaling=scaling, n_labels=self.n_labels or n_labels)
 
 
 @dataclass(frozen=True)
@@ -775,19 +770,12 @@ class State:
         **fields: Any,
     ) -> State:
         """Return what a fit to these points has found; `fields` are others of the state, such as `squares`."""
-        return cls(
-            classes=points.classes,
-            counts=np.bincount(points.labels.ids, minlength=points.n_classes).astype(np.float64),
-            features=points.features,
-            weights=weights,
-            history=History.of_fit(len(points.labels), scaling, points.labels.mean),
-            curve=np.array(curve),
-            hashing=points.hashing,
-            several=points.several,
-            sparse_labels=points.sparse_labels,
-            fit_report=fit_report,
-            **fields,
-        )
+        shared = ("classes", "features", "hashing", "several", "sparse_labels")
+        fields |= {name: getattr(points, name) for name in shared}
+        counts = np.bincount(points.labels.ids, minlength=points.n_classes).astype(np.float64)
+        history = History.of_fit(len(points.labels), scaling, points.labels.mean)
+        fields |= {"curve": np.array(curve), "fit_report": fit_report}
+        return cls(weights=weights, counts=counts, history=history, **fields)
 
     @property
     def n_classes(self) -> int:

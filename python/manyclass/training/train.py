@@ -2,51 +2,52 @@
 
 Without a call the points are all that there is, and training begins, at weights of 0 or at those of `First`. With a
 call it goes on from the state, or begins a stream where there is none.
+
+Training may start from other weights than 0, those of a user or in closed form.
+
+The closed form of dense rows is the discriminant, of sparse ones naive Bayes: log p(feature | class) / p(feature) on
+the pairs that occur together, p being shares of the sums of values, and 0 elsewhere. The discriminant is the
+probabilistic one (Ioffe 2006; Prince & Elder 2007): rows of a class are normal around its mean with one covariance S,
+and means are normal around the mean of all rows with another, T. In a basis in which S is the unit matrix and T is
+diagonal with variances t, a class with n rows of mean m has its true mean at f m, f = t / (t + 1/n), and a new row
+varies around that by 1 + f/n, of which the mean over classes is taken, so that log-densities are linear but for what
+all classes share. Directions in which means do not differ have no weights, and a class of a single row has those that
+one row is worth. Where all classes have many rows it is Fisher's discriminant. Two numbers that rows held out tell
+multiply the weights and the logarithms of the classes' shares, the intercepts.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.training.core_training import CoreTraining, Trained, Watch, fit_full_batch
-from manyclass.training.incremental import (
-    Before,
-    Call,
-    Terms,
-    ends_of_stretches,
-    falling,
-    kept_awake,
-    mean_curvatures,
-    passes_of_call,
-    set_new_rows,
-    shrink,
-    step_that_remembers,
+from manyclass.blending.blend import CELLS, best_scales
+from manyclass.figures import FIGURES
+from manyclass.training.core_training import (
+    CLOSED_FORM,
+    ClosedForm,
+    CoreTraining,
+    First,
+    Trained,
+    Watch,
+    fit_full_batch,
 )
+from manyclass.training.incremental import Before, Call, Terms, go_on_by_points
 from manyclass.training.members import fit_members
 from manyclass.training.passes import Validation, warn_user
-from manyclass.training.plan import (
-    MINIBATCH_IMPLICIT,
-    AnyPlan,
-    FullBatchPlan,
-    HybridPlan,
-    Labels,
-    PointsPlan,
-    ScoredRows,
-)
+from manyclass.training.plan import AnyPlan, FullBatchPlan, HybridPlan, Labels, PointsPlan, ScoredRows, held_out
 from manyclass.training.points import fit_points, fit_posterior
-from manyclass.training.start import CLOSED_FORM, ClosedForm, First, begin_at_closed_form
-from manyclass.training.state import EarlierModel, FitReport, Points, Squares, Starts, State, one_a_label, taken
-from manyclass.weights.arrays import NO_DOUBLES, Doubles
-from manyclass.weights.weights import FeatureScaling, Weights
+from manyclass.training.state import FitReport, Points, Squares, State, finite_floats, one_a_label, shares_of_classes
+from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.weights.weights import FeatureScaling, Weights, naive_bayes
 
-SMALLEST_RATE = 1e-300  # what is left of the step size of a stream whose weights shrink and shrink
+# The square of more, times 32 features, is beyond single precision.
+LARGEST = 2.0**60
 
 
 def train(
@@ -105,7 +106,7 @@ def _go_on(
     """Train on from a state or, where there is none, begin a stream."""
     before = Before.of(state, points.classes, len(points.labels), call)
     if isinstance(plan, PointsPlan):
-        trained = _linear_goes_on(plan, points, before, call, scaling)
+        trained = go_on_by_points(plan, points, before, call, scaling)
     else:
         assert not isinstance(plan, FullBatchPlan)
         terms = Terms(plan, points, before, call, watch)
@@ -167,7 +168,7 @@ def _begin_linear(
     if points.several:
         labels = trained_points.labels
         x, ids, r, n_labels = one_a_label(trained_points.x, labels, trained_points.weights)
-        groups = taken(trained_points.groups, labels.rows)
+        groups = None if trained_points.groups is None else trained_points.groups[labels.rows]
         trained_points = replace(trained_points, x=x, labels=Labels.single(ids), weights=r, groups=groups)
     if scaling is not None and callback is not None:  # who has features as they were before the scaling
         watch = replace(watch, callback=lambda state: callback(state.of_features(scaling)))
@@ -201,116 +202,154 @@ def _first_weights(
     return in_closed_form
 
 
-# Linear models of one label a row that go on
+# First weights
 
 
-def weights_of_call(
-    plan: PointsPlan,
-    weights: Weights,
-    classes: NDArray[Any],
-    before: Before,
-    counts: Doubles,
-    scaling: FeatureScaling | None,
-    starts: Starts | None = None,
-) -> Weights:
-    """What a call begins at: a copy of weights, where there was a model, with new classes, of scaled features."""
-    if before.weights is not None:
-        weights = weights.grown(len(classes), before.position)
-    set_new_rows(weights, classes, before.position, starts)
-    if scaling is not None:
-        scaling.unfold(weights)
-    if plan.fit_intercept and before.weights is not None:
-        _core.set_new_intercepts(before.position, before.counts, counts, weights.intercept)
-    return weights
+def asked_start(
+    coef: ArrayLike | None,
+    intercept: ArrayLike | None,
+    shape: tuple[int, int],
+    *,
+    fit_intercept: bool,
+    has_closed_form: bool = False,
+) -> Weights | ClosedForm:
+    """Check what `fit` was given, of which one may be None, which is 0; a closed form has intercepts of its own.
 
-
-def _each_by_curvature(plan: PointsPlan) -> bool:
-    """Whether each weight has a step size of its own, by curvature."""
-    return plan.by_curvature and plan.solver != MINIBATCH_IMPLICIT and plan.max_norm is None
-
-
-def _squares_of_call(plan: PointsPlan, weights: Weights, points: Points, features: Doubles, before: Before) -> Squares:
-    """What steps by curvature go by when a call begins, taken from its own rows where the model does not know it.
-
-    There are no curvatures where training does not take those of its points.
+    Raises
+    ------
+    ValueError
+        For another shape, numbers that are not finite in float32, or intercepts of a model without.
     """
-    squares = before.squares
-    if squares is None or not len(squares.features):
-        squares = Squares(features=features * (before.history.n_counting / max(1.0, float(features[-1]))))
-    squares = squares.grown(points.n_classes, before.position)
-    if not _each_by_curvature(plan):
-        return replace(squares, curvatures=NO_DOUBLES)
-    if not len(squares.curvatures):
-        n_rows = float(squares.features[-1])
-        zeros = np.zeros(points.n_classes)
-        curvatures = n_rows * mean_curvatures(weights, points.x, plan.n_threads) if n_rows > 0 else zeros
-        squares = replace(squares, curvatures=curvatures)
-    return squares
+    if not (has_closed_form and isinstance(coef, str) and coef == CLOSED_FORM):
+        if intercept is not None and not fit_intercept:
+            raise ValueError("intercept_init is given, which has no effect with fit_intercept=False; leave it None")
+        arrays = _checked("coef_init", coef, shape), _checked("intercept_init", intercept, shape[:1])
+        return Weights.linear(*arrays, by_feature=False)
+    if intercept is not None:
+        raise ValueError(f"coef_init is {coef!r} and intercept_init is given; leave it None, or give arrays of both")
+    if not fit_intercept:
+        raise ValueError(f"coef_init is {coef!r}, which has intercepts; fit_intercept must be True, or give an array")
+    return CLOSED_FORM
 
 
-def _linear_goes_on(
-    plan: PointsPlan, points: Points, before: Before, call: Call, scaling: FeatureScaling | None
-) -> Trained:
-    """Train on a call's rows at once or, where weights may shrink, on some stretches of them one after the other."""
-    n_rows, n_classes, ends = len(points.labels), points.n_classes, list[int]()
-    if _each_by_curvature(plan) and plan.utility is None and call.n_passes == 1:
-        ends = ends_of_stretches(n_rows, n_classes, before.history.n_counting)
-    if not ends:
-        return _points_go_on(plan, points, before, call, scaling)
-    order = np.arange(n_rows)
-    if plan.shuffle:  # rows may be sorted
-        np.random.default_rng(plan.seed).shuffle(order)
-    stretches, losses = [points.some(rows) for rows in np.split(order, ends)], list[float]()
-    trained = _points_go_on(plan, stretches[0], before, call, scaling)
-    for last, stretch in pairwise(stretches):
-        if not trained.curve:
-            break
-        losses += trained.curve
-        before = before.after(last, trained.weights, trained.squares)
-        assert trained.rate is not None
-        plan = replace(plan, schedule=replace(plan.schedule, learning_rate=trained.rate))
-        trained = _points_go_on(plan, stretch, before, call, scaling)
-    losses += trained.curve
-    if len(losses) < len(stretches):  # Ctrl-C has ended it
-        return trained
-    loss = float(np.average(losses, weights=[len(stretch.labels) for stretch in stretches]))
-    return Trained(trained.weights, [loss], trained.rate, trained.squares)
+def _checked(name: str, array_like: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
+    if array_like is None:
+        return np.zeros(shape, dtype=np.float32)
+    if isinstance(array_like, str):
+        raise ValueError(f"{name} is {array_like!r}; it must be an array of shape {shape}")
+    array = finite_floats(name, array_like, shape)
+    if (most := np.abs(array).max(initial=0)) > LARGEST:
+        raise ValueError(f"{name} has an entry of {most:.4g} in absolute value; the largest is {LARGEST:.4g}")
+    return array
 
 
-def _points_go_on(
-    plan: PointsPlan, points: Points, before: Before, call: Call, scaling: FeatureScaling | None
-) -> Trained:
-    n_classes = points.n_classes
-    counts = before.counts_with(points)
-    is_sparse = isinstance(points.x, sp.csr_array)
-    weights = before.weights or Weights.zeros(n_classes, points.x.shape[1], by_feature=is_sparse)
-    weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
-    local_state = None if call.kept_rows is None else call.kept_rows.of(points.rows)
-    features = points.feature_squares
-    squares = _squares_of_call(plan, weights, points, features, before)
-    by_weight = _each_by_curvature(plan)
-    rate: float | None = None
-    if plan.by_curvature and plan.utility is None:
-        squares, factor = shrink(weights, points, plan, before, squares)
-        rate = max(plan.schedule.learning_rate * factor**2, SMALLEST_RATE)
-        plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate))
-    earlier = EarlierModel(
-        weights, counts, before.n_visits, before.goes_on, squares if by_weight else None, features, local_state
-    )
-    passes = passes_of_call(plan, before.history, call, len(points.labels))
-    half_life = None if plan.by_curvature or call.learning_rate is not None else call.half_life
-    if half_life is not None and before.weights is not None:
-        g = float(mean_curvatures(weights, points.x, plan.n_threads).sum())
-        least = step_that_remembers(half_life * call.n_passes, n_classes, g)
-        passes["schedule"] = kept_awake(passes["schedule"], min(least, plan.schedule.at(0)[0]), call.n_passes)
-    plan = replace(plan, averaging="none", **passes)
-    if plan.by_curvature and not by_weight:
-        plan = replace(plan, schedule=falling(plan, n_classes, squares.features, features))
-    trained = fit_points(plan, points, Watch(), earlier=earlier)
-    if scaling is not None:
-        scaling.fold(trained.weights)
-    if call.kept_rows is not None and local_state is not None:
-        call.kept_rows.put(points.rows, local_state)
-    if not before.counted:
-        squares = replace(squares, features=squares.features + plan.max_iter * features)
-    return Trained(trained.weights, trained.curve, rate, squares)
+def begin_at_closed_form(points: Points, seed: int, n_threads: int) -> Weights | None:
+    """Return the weights and intercepts, on the scales that are best for rows left out; None where that is nothing."""
+    random = np.random.RandomState(seed % 2**32)
+    n_rows, n_classes = len(points.labels), points.n_classes
+    share = FIGURES.SHARE_OF_SPARSE if isinstance(points.x, sp.csr_array) else FIGURES.SHARE_HELD_OUT
+    n_held = min(FIGURES.MOST_HELD_OUT, int(share * n_rows), max(1, CELLS // n_classes))
+    if n_held == 0 or np.bincount(points.labels.ids).max() < 2:
+        return None
+    is_out = held_out(points.labels, n_held / n_rows, random, points.groups)
+    out, rest = (points.some(np.flatnonzero(rows)) for rows in (is_out, ~is_out))
+    without_held_out = _closed_form(rest, random)
+    if without_held_out is None:
+        return None
+    # Shares of the rows that are left: those of all rows would tell of which classes some were left out.
+    no_pairs = np.zeros(points.x.shape[1] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    prior = Weights.on_pairs(*no_pairs, _log_shares(rest))
+    scale, scale_of_prior = best_scales(without_held_out, prior, out.scored(n_threads))
+    del without_held_out  # as large as W
+    whole = _closed_form(points, random)
+    if whole is None:
+        return None
+    numbers = whole.values if whole.has_pairs else whole.matrix
+    numbers *= np.float32(scale)
+    whole.intercept[:] = np.float32(scale) * whole.intercept + np.float32(scale_of_prior) * _log_shares(points)
+    usable = np.isfinite(whole.intercept).all() and np.abs(numbers).max(initial=0) <= LARGEST
+    return whole if usable else None
+
+
+def _log_shares(points: Points) -> Floats:
+    shares = shares_of_classes(points.labels, points.n_classes, points.weights)
+    log_shares: Floats = np.log(shares).astype(np.float32)
+    return log_shares
+
+
+def _closed_form(points: Points, random: np.random.RandomState) -> Weights | None:
+    """Weights and intercepts without the prior."""
+    r = np.ones(len(points.labels)) if points.weights is None else points.weights
+    if isinstance(points.x, sp.csr_array):
+        return _naive_bayes(points.x, points.labels.ids, points.n_classes, r)
+    return _discriminant(points.x, points.labels.ids, points.n_classes, r, random)
+
+
+def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, r: Doubles) -> Weights | None:
+    """Weights on the pairs that occur together; None where nothing does.
+
+    Raises
+    ------
+    ValueError
+        For values below 0, which are no sums of what occurred.
+    """
+    if x.data.min(initial=0) < 0:
+        raise ValueError(f"coef_init is 'closed_form', whose sparse rows must be at least 0; one is {x.data.min()}")
+    indicator = sp.csr_array((r, labels, np.arange(len(labels) + 1)), shape=(len(labels), n_classes))
+    sums = sp.csr_array(indicator.T @ x.astype(np.float64))
+    sums.eliminate_zeros()
+    if sums.nnz == 0:
+        return None
+    class_sums, feature_sums = np.repeat(sums.sum(axis=1), np.diff(sums.indptr)), sums.sum(axis=0)
+    log_ratios = naive_bayes(sums.data, feature_sums[sums.indices], class_sums, feature_sums.sum())
+    sums.data = log_ratios.astype(np.float32)
+    pairs = sp.csc_array(sums)
+    pairs.sort_indices()
+    stored = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
+    return Weights.on_pairs(*stored, np.zeros(n_classes, dtype=np.float32))
+
+
+def _discriminant(x: Floats, labels: Ids, n_classes: int, r: Doubles, random: np.random.RandomState) -> Weights | None:
+    """Weights and intercepts as the densities have them, without the prior; None where classes do not differ."""
+    counts, centre, means = _core.class_means(x, labels, n_classes, r)
+    rows = np.flatnonzero(counts[labels] > r)  # a single row says nothing of the spread within its class
+    if len(rows) <= 1:
+        return None
+    if len(rows) > FIGURES.COVARIANCE_ROWS:
+        rows = np.sort(random.choice(rows, FIGURES.COVARIANCE_ROWS, replace=False))
+    within = _core.within_classes(x, labels, r, rows, counts, centre, means)
+    unit = float(np.sqrt(np.mean(np.square(within))))
+    if not 0 < unit < np.inf:
+        return None
+    within /= unit
+    means /= np.float32(unit)
+    has_rows = counts > 0
+    if x.shape[1] > FIGURES.COVARIANCE_FEATURES:
+        basis, variances = None, np.array([np.mean(np.square(means[has_rows], dtype=np.float64))])
+    else:
+        # In this basis deviations have the unit covariance, then their axes are turned into those of the means.
+        basis = np.linalg.cholesky(np.linalg.inv(_covariance(within)))
+        classes = np.flatnonzero(has_rows)
+        if len(classes) > FIGURES.COVARIANCE_ROWS:
+            classes = np.sort(random.choice(classes, FIGURES.COVARIANCE_ROWS, replace=False))
+        variances, turn = np.linalg.eigh(_covariance(means[classes] @ basis))
+        basis = basis @ turn
+        means = means @ basis.astype(np.float32)
+    shrunk = _core.shrink_means(counts, variances, np.ascontiguousarray(means))
+    if shrunk is None:
+        return None
+    coef, offset = shrunk
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at what is found
+        coef = (coef if basis is None else coef @ basis.T.astype(np.float32)) / np.float32(unit)
+        intercept = offset - np.einsum("kj,j->k", coef, centre, dtype=np.float64)
+        return Weights.linear(coef, intercept.astype(np.float32), by_feature=False)
+
+
+def _covariance(deviations: NDArray[Any]) -> NDArray[np.float64]:
+    """The covariance of deviations from 0, shrunk to a multiple of the unit matrix as Ledoit & Wolf (2004)."""
+    from sklearn.covariance import ledoit_wolf  # late: a tenth of what it takes to import all else
+
+    covariance, _ = ledoit_wolf(deviations, assume_centered=True)
+    # No direction varies less than float32 can tell from none.
+    covariance[np.diag_indices_from(covariance)] += FIGURES.LEAST_VARIANCE * np.trace(covariance) / len(covariance)
+    return np.asarray(covariance, dtype=np.float64)

@@ -73,10 +73,8 @@ def read_corpus(
             ends.append(some_ends)
         words, totals, row, n_found = reader.vocabulary(min_count, dict(known or {}))
         if len(words) < 2:
-            raise ValueError(
-                f"{n_found} of {reader.n_words} distinct words occur at least min_count={min_count} times; it must be "
-                "two or more"
-            )
+            share = f"{n_found} of {reader.n_words} distinct words"
+            raise ValueError(f"{share} occur at least min_count={min_count} times; it must be two or more")
         names = [_decoded(word, "strict" if is_file else "surrogatepass") for word in words]
         if not (row >= 0).any():
             raise ValueError(f"the text has no word that is known, nor one that occurs min_count={min_count} times")

@@ -81,9 +81,8 @@ def load_word_pairs(path: str | os.PathLike[str]) -> list[tuple[str, str, float]
             try:
                 pairs.append((fields[0], fields[1], float(fields[2])))
             except (IndexError, ValueError):
-                raise ValueError(
-                    f"{os.fspath(path)}, line {number}: {line.strip()!r} is not two words and a number"
-                ) from None
+                place = f"{os.fspath(path)}, line {number}"
+                raise ValueError(f"{place}: {line.strip()!r} is not two words and a number") from None
     return pairs
 
 

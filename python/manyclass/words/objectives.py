@@ -185,10 +185,8 @@ class Softmax(Objective):
         for name in ("u_learning_rate", "u_gain", "delta"):
             if (value := getattr(self, name)) != "auto" and name not in SOLVERS[self.solver]:
                 having = " or ".join(repr(solver) for solver, defaults in SOLVERS.items() if name in defaults)
-                raise ValueError(
-                    f"{name} is {value!r}; solver {self.solver!r} has no such number: "
-                    f"{name} must be 'auto', or solver {having}"
-                )
+                why = f"solver {self.solver!r} has no such number"
+                raise ValueError(f"{name} is {value!r}; {why}: {name} must be 'auto', or solver {having}")
 
     @property
     def first_rate(self) -> float:
@@ -257,15 +255,10 @@ class Descent(Objective):
             check_choice("search", self.search, SEARCHES)
         for name in ("budget", "rest") if self.search == "exact" else ():
             if (value := getattr(self, name)) != "auto":
-                raise ValueError(
-                    f"{name} is {value!r}; search 'exact' leaves no word out: {name} must be 'auto', or search "
-                    "'mips', 'decomposed' or an index"
-                )
+                why = "search 'exact' leaves no word out"
+                raise ValueError(f"{name} is {value!r}; {why}: {name} must be 'auto', or search another")
         if self.passes_messages and self.rest == "sample":
-            raise ValueError(
-                f"rest is 'sample'; search {self.search!r} leaves out what it does not find: rest must be 'mask' or "
-                "'auto', or search another"
-            )
+            raise ValueError(f"rest is 'sample'; with search={self.search!r} it must be 'mask' or 'auto'")
 
     @property
     def passes_messages(self) -> bool:
@@ -295,10 +288,9 @@ def objective_named(name: str, **parameters: object) -> Objective:
     for parameter, value in parameters.items():
         having = [other for other, kind in OBJECTIVES.items() if parameter in own_parameters(kind)]
         if name not in having:
-            raise ValueError(
-                f"{parameter} is {value!r}; objective {name!r} has no such parameter. Objectives with it: "
-                f"{', '.join(map(repr, having)) or 'none'}"
-            )
+            others = ", ".join(map(repr, having)) or "none"
+            why = f"objective {name!r} has no such parameter"
+            raise ValueError(f"{parameter} is {value!r}; {why}. Objectives with it: {others}")
     objective = OBJECTIVES[name](**parameters)
     objective.check()
     return objective

@@ -278,13 +278,9 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> SkipGramState:
         """A text and first vectors as in word2vec: h uniform on [-0.5, 0.5) / dim and v = 0."""
         has_tree, seed = plan.objective.has_tree, seed_from(random_state)
-        text = _core.SkipGramText(
-            tokens=corpus.tokens,
-            sentences=corpus.sentences,
-            keep=_core.kept_shares(corpus.counts, self.sample, self.sample_rule == "word2vec"),
-            window=self.window,
-            shrink=self.shrink_window,
-        )
+        keep = _core.kept_shares(corpus.counts, self.sample, self.sample_rule == "word2vec")
+        contexts: dict[str, Any] = {"window": self.window, "shrink": self.shrink_window}
+        text = _core.SkipGramText(tokens=corpus.tokens, sentences=corpus.sentences, keep=keep, **contexts)
         n_words, dim = len(corpus.words), self.dim
         tables = WordTables(*(aligned_zeros(n, padded(dim)) for n in (n_words, n_words - has_tree)))
         tables.input[:, :dim] = (np.random.default_rng(seed).random((n_words, dim)) - 0.5) / dim

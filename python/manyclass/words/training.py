@@ -103,12 +103,16 @@ class SkipGramState:
     loss: float = np.nan
     ends: list[float] = field(default_factory=list)
 
+    @property
+    def run(self) -> dict[str, Any]:
+        """What all work of the core is told beside data."""
+        return {"seed": self.seed, "n_threads": self.n_threads}
+
     @lazy_property
     def collapsed(self) -> _core.PairShares:
         """The shares of pairs in the text, counted at their first use."""
-        count: dict[str, Any] = {"text": self.text, "seed": self.seed, "n_threads": self.n_threads}
         with tempfile.TemporaryDirectory() as folder:
-            pairs = _core.PairShares.count(**count, memory=COUNTING_BYTES, folder=folder)
+            pairs = _core.PairShares.count(text=self.text, **self.run, memory=COUNTING_BYTES, folder=folder)
         if pairs.n_pairs == 0:
             raise ValueError(NO_PAIRS)
         return pairs
@@ -128,8 +132,8 @@ class SkipGramState:
         """
         if sample is not None:
             check_number("sample", sample, low=1, integer=True)
-        how: dict[str, Any] = {"n_draws": sample or 0, "seed": self.seed, "n_threads": self.n_threads}
-        return self.collapsed.objective(*self.tables, **how, tree_counts=self.corpus.counts if self.has_tree else None)
+        tree_counts = self.corpus.counts if self.has_tree else None
+        return self.collapsed.objective(*self.tables, n_draws=sample or 0, **self.run, tree_counts=tree_counts)
 
 
 Callback = Callable[[SkipGramState], bool | None]
@@ -155,7 +159,7 @@ class _Passes:
 
     def __init__(self, state: SkipGramState, n_passes: int, **carried: Doubles) -> None:
         self.state, self.n_passes = state, n_passes
-        self._arrays: Arrays = {"input": state.tables.input, "output": state.tables.output, **carried}
+        self._arrays: dict[str, Any] = {"input": state.tables.input, "output": state.tables.output, **carried}
 
     def arrays(self) -> Arrays:
         """Both tables, and what words carry."""
@@ -197,31 +201,14 @@ class TextPasses(_Passes):
         if objective.carries_normalizers:
             carried = _core.word_log_normalizers(*state.tables, state.n_threads)
         super().__init__(state, n_passes, carried=carried)
-        trainer = _core.skip_gram_trainer(
-            text=state.text,
-            input=state.tables.input,
-            output=state.tables.output,
-            carried=carried,
-            counts=state.corpus.counts,
-            n_negatives=n_negatives,
-            seed=state.seed,
-            n_threads=state.n_threads,
-            isa="auto",
-            **objective.core,
-        )
+        draws: dict[str, Any] = {"counts": state.corpus.counts, "n_negatives": n_negatives, **objective.core}
+        trainer = _core.skip_gram_trainer(text=state.text, **draws | self._arrays, **state.run, isa="auto")
         self.n_visits, self.length = len(state.corpus.sentences) - 1, len(state.corpus.tokens)
-        self.core = _core.WordPasses(
-            trainer,
-            *state.tables,
-            carried,
-            first_rate=rates[0],
-            last_rate=rates[1],
-            eta_u=objective.step_of_normalizers,
-            n_passes=n_passes,
-            first_pass=state.n_iter,  # random draws are named by passes from the first of the warm-up on
-            n_visits=self.n_visits,
-            careful=rates[0] * (1 + n_negatives) > CAREFUL,
-        )
+        steps: dict[str, Any] = {"first_rate": rates[0], "last_rate": rates[1], "eta_u": objective.step_of_normalizers}
+        # Random draws are named by passes from the first of the warm-up on.
+        passes: dict[str, Any] = {"n_passes": n_passes, "first_pass": state.n_iter, "n_visits": self.n_visits}
+        passes["careful"] = rates[0] * (1 + n_negatives) > CAREFUL
+        self.core = _core.WordPasses(trainer, **self._arrays | steps | passes)
         self._is_softmax = objective.is_softmax
         # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
         self._worst_loss = 2 * (np.log(n_words) + n_negatives + 1)
@@ -280,19 +267,10 @@ class DescentPasses(_Passes):
         rule = "all" if self._index is None else "mask" if objective.rest == "mask" else "sample"
         budget = default_budget(n_words) if objective.budget == "auto" else int(objective.budget)
         self._value = np.nan
-        self.core = _core.WordDescent(
-            state.collapsed,
-            input=state.tables.input,
-            output=state.tables.output,
-            input_rates=rates,
-            output_rate=rate,
-            found=str(search) if objective.passes_messages else rule,
-            budget=min(budget, n_words),
-            dim=state.dim,
-            group=GROUP,
-            seed=state.seed,
-            n_threads=state.n_threads,
-        )
+        finds = str(search) if objective.passes_messages else rule
+        options: dict[str, Any] = {"found": finds, "budget": min(budget, n_words), "output_rate": rate}
+        options |= {"dim": state.dim, "group": GROUP, **self._arrays, **state.run}
+        self.core = _core.WordDescent(state.collapsed, **options)
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make a step, or none at all if Ctrl-C comes meanwhile."""
@@ -364,10 +342,8 @@ class SkipGramPlan:
         check_number("sample", parameters["sample"], low=0)
         check_choice("sample_rule", parameters["sample_rule"], SAMPLE_RULES)
         if parameters["sample"] == 0 and parameters["sample_rule"] != "word2vec":
-            raise ValueError(
-                f"sample_rule is {parameters['sample_rule']!r}; with sample=0 all words stay by any rule: it must be "
-                "'word2vec', or sample more than 0"
-            )
+            rule = parameters["sample_rule"]
+            raise ValueError(f"sample_rule is {rule!r}; with sample=0, where all words stay, it must be 'word2vec'")
         n_threads_from(parameters["n_jobs"])
         checked_random(parameters["random_state"])
         if not isinstance(parameters["verbose"], bool | np.bool_):

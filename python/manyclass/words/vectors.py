@@ -135,9 +135,7 @@ class WordVectorQueries:
     def get_index(self, word: str, default: int | None = None) -> int:
         """Row of a word; of an unknown one the default or, without one, a KeyError."""
         if not isinstance(word, str):
-            raise TypeError(
-                f"a word is {word!r}; it must be a str. A row is vectors_[row], and its word index_to_key[row]"
-            )
+            raise TypeError(f"a word is {word!r}; it must be a str. The word of a row is index_to_key[row]")
         row = self.key_to_index.get(word, default)
         if row is None:
             raise KeyError(f"{word!r} is not in the vocabulary of {len(self)} words")
