@@ -518,16 +518,11 @@ class ShardPasses:
         else:
             changes = self.changes(curvature, parts, weights, after, eta * (last - first) / n)
         other_shards = [number for number in range(whole.n_shards) if number != shard.number]
-        report = PassReport(
-            n_visits=last - first,
-            class_updates=progress.class_updates,
-            loss=progress.loss,
-            diverged=progress.diverged_at >= 0,
-            averaged=stretch.number == stretch.n_stretches - 1 and stretch.n_pass + 1 in averaged,
-            bytes_in=sum(parts[number].nbytes for number in other_shards),
-            bytes_out=sum(changes[number][0].nbytes + changes[number][1].nbytes for number in other_shards),
-        )
-        return Passed(changes, carried_on, report)
+        bytes_in = sum(parts[number].nbytes for number in other_shards)
+        bytes_out = sum(changes[number][0].nbytes + changes[number][1].nbytes for number in other_shards)
+        is_averaged = stretch.number == stretch.n_stretches - 1 and stretch.n_pass + 1 in averaged
+        work = last - first, progress.class_updates, progress.loss, progress.diverged_at >= 0
+        return Passed(changes, carried_on, PassReport(*work, is_averaged, bytes_in, bytes_out))
 
     def follow(self, carried: CarriedNumbers, shard: Shard, weights: Weights) -> Doubles:
         """Return u as it would be by a W to which other shards have added.

@@ -9,9 +9,7 @@ from manyclass.papers.data import fetch_missing
 from manyclass.papers.engine import Experiment, Options, Outcome, run_experiment
 from manyclass.papers.summary import write_report
 
-EXPERIMENTS: dict[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT
-    for module in (fagan_iyengar, titsias, augment_reduce, loss_decomposition, race, ldgs_skip_gram)
-}
+_MODULES = (fagan_iyengar, titsias, augment_reduce, loss_decomposition, race, ldgs_skip_gram)
+EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in _MODULES}
 
 __all__ = ["EXPERIMENTS", "Experiment", "Options", "Outcome", "fetch_missing", "run_experiment", "write_report"]

@@ -205,19 +205,14 @@ def report(records: Records) -> Items:
     caption = "training time of a pass, ours of the processor"
     yield from summary.compare("Table 2", caption, trained, {"seconds": "seconds_per_pass"})
     caption = "test log-likelihood per point (of probit and logistic by the paper's sampler) and accuracy"
-    scores: dict[str, summary.Quantity] = {"log-likelihood": summary.averaged(_log_likelihood), "accuracy": "accuracy"}
+    log_p = summary.averaged(lambda results: results["log_likelihood" if results["sampled"] is None else "sampled"])
+    scores: dict[str, summary.Quantity] = {"log-likelihood": log_p, "accuracy": "accuracy"}
     yield from summary.compare("Table 3", caption, trained, scores | {"by quadrature": "log_likelihood"})
     if trained:
         caption, lines = "evidence lower bound by processor seconds", summary.panels(trained, "seconds", "elbo", "-o")
         yield Plot("figure-2", f"Figure 2: {caption} of training", "seconds", "mean bound [nats]", lines)
     bounded = [r for r in trained if r["method"].removesuffix(", ours") in ("OVE", "softmax A&R")]
     yield from summary.compare("Figure 2", "evidence lower bound at the end", bounded, {"bound at the end": "elbo"})
-
-
-def _log_likelihood(results: Results) -> float | None:
-    """By the paper's sampler, where it was made."""
-    likelihood: float | None = results["log_likelihood" if results["sampled"] is None else "sampled"]
-    return likelihood
 
 
 DATA = ("synthetic", *(data for data, _ in published.values("augment-reduce", "Table 1")))

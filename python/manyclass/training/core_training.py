@@ -317,17 +317,10 @@ class CoreTraining(ABC):
                 self._probe.look(self.state, 0)
         if signs.begins_elsewhere:
             self._look_at_start(signs)
-        self.curve, self.complete = drive(
-            self,
-            self.state,
-            watch.callback,
-            max_iter=plan.max_iter,
-            verbose=bool(plan.verbose),
-            max_seconds=watch.seconds_left,
-            heading=watch.heading,
-            stage=watch.stage(plan),
-            warns=False,
-        )
+        limits: dict[str, Any] = {"max_iter": plan.max_iter, "max_seconds": watch.seconds_left}
+        words: dict[str, Any] = {"verbose": bool(plan.verbose), "heading": watch.heading, "warns": False}
+        passes = drive(self, self.state, watch.callback, **limits, **words, stage=watch.stage(plan))
+        self.curve, self.complete = passes
         if self.validation is not None:
             self.leave(self.validation.take_best())
 
@@ -641,12 +634,11 @@ def fit_full_batch(
     largest = n_labels * training.core.largest_slope
     if largest > plan.tol and (training.complete or not training.can_move):
         message = f"the largest entry of the gradient is {largest:.3g}, more than tol={plan.tol:g}"
-        warn_user(
-            f"L-BFGS made max_iter={plan.max_iter} iterations; {message}. Raise max_iter, or set "
-            "model=models.Linear(scaling='standard')"
-            if training.can_move
-            else f"L-BFGS can lower the objective no further in double precision; {message}"
-        )
+        ended, advice = "can lower the objective no further in double precision", ""
+        if training.can_move:
+            ended = f"made max_iter={plan.max_iter} iterations"
+            advice = ". Raise max_iter, or set model=models.Linear(scaling='standard')"
+        warn_user(f"L-BFGS {ended}; {message}{advice}")
     if training.validation is None or not training.validation.best_iter:  # 4
         training.after_pass(0)
     return Trained(training.weights, training.curve)

@@ -219,16 +219,10 @@ class Before:
 
     def after(self, points: Points, weights: Weights, squares: Squares | None) -> Before:
         """Return what comes before the next points of the same call."""
-        n_rows = len(points.labels)
-        return replace(
-            self,
-            weights=weights,
-            position=np.arange(points.n_classes),
-            counts=self.counts_after(points),
-            history=self.history.gone_on(n_rows, self.history.scaling, points.labels.mean),
-            squares=squares,
-            n_visits=self.n_visits + n_rows,
-        )
+        n_rows, position = len(points.labels), np.arange(points.n_classes)
+        history = self.history.gone_on(n_rows, self.history.scaling, points.labels.mean)
+        seen: dict[str, Any] = {"counts": self.counts_after(points), "n_visits": self.n_visits + n_rows}
+        return replace(self, weights=weights, position=position, history=history, squares=squares, **seen)
 
     def counts_after(self, points: Points) -> Doubles:
         """Rows of each class, those of a call's points included."""

@@ -260,15 +260,10 @@ class Points:
 
     def some(self, rows: NDArray[np.int64]) -> Points:
         """Return some of the points, with increasing numbers where some are texts of classes."""
-        return replace(
-            self,
-            x=self.x[rows],
-            labels=self.labels.of(rows),
-            weights=normalized(taken(self.weights, rows)),
-            rows=rows if self.rows is None else self.rows[rows],
-            n_texts=int(np.sum(rows >= len(self.labels) - self.n_texts)) if self.n_texts else 0,
-            groups=taken(self.groups, rows),
-        )
+        n_texts = int(np.sum(rows >= len(self.labels) - self.n_texts)) if self.n_texts else 0
+        beside: dict[str, Any] = {"weights": normalized(taken(self.weights, rows)), "groups": taken(self.groups, rows)}
+        beside["rows"] = rows if self.rows is None else self.rows[rows]
+        return replace(self, x=self.x[rows], labels=self.labels.of(rows), n_texts=n_texts, **beside)
 
     def spread(self, most: int) -> Points:
         """Return points up to a number of them, from the first to the last: files may be sorted."""
@@ -284,15 +279,10 @@ class Points:
         n_labels = np.concatenate([np.diff(part.labels.indptr) for part in parts])
         weights = [np.ones(len(part.labels)) if part.weights is None else part.weights for part in parts]
         has_weights = any(part.weights is not None for part in parts)
-        return replace(
-            last,
-            x=_stacked([part.x for part in parts], n_features),
-            labels=Labels(np.append(0, np.cumsum(n_labels)), np.concatenate(ids).astype(np.int32)),
-            weights=np.concatenate(weights) if has_weights else None,
-            rows=None,
-            n_given=len(n_labels),
-            groups=join_groups([part.groups for part in parts]),
-        )
+        labels = Labels(np.append(0, np.cumsum(n_labels)), np.concatenate(ids).astype(np.int32))
+        beside: dict[str, Any] = {"groups": join_groups([part.groups for part in parts]), "rows": None}
+        beside |= {"weights": np.concatenate(weights) if has_weights else None, "n_given": len(n_labels)}
+        return replace(last, x=_stacked([part.x for part in parts], n_features), labels=labels, **beside)
 
     def scored(self, n_threads: int) -> ScoredRows:
         """Return them as rows whose scores tell something."""
