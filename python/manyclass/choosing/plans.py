@@ -84,12 +84,11 @@ class Taking(Given):
 
     def take_passes(self, rate: float, u_rate: float, *, by_batches: bool = False) -> dict[str, Any]:
         """Return the fields of all trainings by passes."""
-        return {
-            "schedule": self._take_schedule(rate, u_rate, by_batches=by_batches),
-            "batch_size": self.solver.take("batch_size"),
-            "shuffle": bool(self.solver.take("shuffle")),
-            **self.take_run(),
-        }
+        batch_size = self.solver.take("batch_size")
+        if batch_size is not None and getattr(self.choice["solver"], "parallel", "") == "hogwild":
+            raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
+        steps = {"schedule": self._take_schedule(rate, u_rate, by_batches=by_batches), "batch_size": batch_size}
+        return {**steps, "shuffle": bool(self.solver.take("shuffle")), **self.take_run()}
 
     def _take_schedule(self, rate: float, u_rate: float, *, by_batches: bool) -> Schedule:
         name, every, decay = self.solver.take("schedule"), None, self.choice["decay"]
@@ -174,8 +173,6 @@ def _check_point_fields(fields: dict[str, Any], schedule: str, batch_size: int |
     """Refuse combinations that no loop has."""
     solver, alpha, max_norm = (fields[name] for name in ("solver", "alpha", "max_norm"))
     flags, parallel = registered("solver")[solver].flags, "hogwild" if fields["hogwild"] else "deterministic"
-    if batch_size is not None and fields["hogwild"]:
-        raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
     if "draws_label" in flags and fields["sampler"] == "head_tail":
         raise ValueError(f"solver={solver!r} draws the label too, which sampler='head_tail' cannot; choose another")
     if schedule == "adaptive" and ("implicit" in flags or alpha > 0 or max_norm is not None):
@@ -434,9 +431,6 @@ def pairs_plan(choice: Choice) -> Planned:
     taking.take_early_stopping()
     taking.refuse_grid()
     solver_numbers = taking.solver
-    hogwild, batch_size = solver_numbers.take("parallel") == "hogwild", solver_numbers.take("batch_size")
-    if hogwild and batch_size is not None:
-        raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
     loss, rate = loss_of(taking), float(taking.take("learning_rate"))
     plan = PairsPlan(
         loss=loss,
@@ -447,7 +441,7 @@ def pairs_plan(choice: Choice) -> Planned:
         few_classes=int(model.few_classes),
         prune=float(model.prune),
         alpha=alpha,
-        hogwild=hogwild,
+        hogwild=solver_numbers.take("parallel") == "hogwild",
         share_classes=None,
         **taking.take_passes(rate, rate),
     )
