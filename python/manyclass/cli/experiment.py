@@ -67,14 +67,10 @@ def experiment(args: ExperimentArguments) -> int:
         fetch_missing(tuple(options.places) or experiment.data, note=note, progress=args.progress)
     folder = Path(args.output or experiment.name)
     outcome = run_experiment(experiment, options, folder, note=note, progress=args.progress)
-    written = write_report(
-        outcome.items,
-        folder,
-        title=f"{experiment.name}: {experiment.summary}",
-        command=shlex.join([*_command(args, options), *(["--output", args.output] if args.output else [])]),
-        machine=outcome.records[-1]["machine"],
-        records=outcome.records,
-    )
+    title, runs = f"{experiment.name}: {experiment.summary}", outcome.records
+    command = shlex.join([*_command(args, options), *(["--output", args.output] if args.output else [])])
+    machine = runs[-1]["machine"]
+    written = write_report(outcome.items, folder, title=title, command=command, machine=machine, records=runs)
     for item in outcome.items:
         if isinstance(item, Table | str):
             print(item if isinstance(item, str) else item.markdown())

@@ -190,14 +190,10 @@ def report_of(planned: Planned, trained: FitReport = FitReport()) -> FitReport: 
     """Return how a plan came to be beside what `trained` says; a step size that it took instead of it counts."""
     params = {**planned.params, **trained.params}
     words = {name: f"{value:.4g}" if isinstance(value, float) else repr(value) for name, value in params.items()}
-    return replace(
-        trained,
-        params=params,
-        rules={**planned.rules, **{name: " ".join(text.split()) for name, text in words.items()}},
-        alpha_path=planned.alpha_path,
-        rates=planned.rates,
-        report=Report([*planned.trials.report, *trained.report]),
-    )
+    rules = planned.rules | {name: " ".join(word.split()) for name, word in words.items()}
+    report = Report([*planned.trials.report, *trained.report])
+    paths: dict[str, Any] = {"alpha_path": planned.alpha_path, "rates": planned.rates}
+    return replace(trained, params=params, rules=rules, report=report, **paths)
 
 
 def with_report_of(planned: Planned, state: State) -> State:
@@ -430,9 +426,8 @@ class _Runs:
         """
         first = self._run(0, {} if before is None else before.fit_report.params, points)
         if before is not None:
-            was = before.fit_report
-            choices = {"params": was.params, "rules": was.rules, "report": was.report}
-            first = first.with_report(**choices, alpha_path=was.alpha_path, rates=was.rates)
+            names = ("params", "rules", "report", "alpha_path", "rates")
+            first = first.with_report(**{name: getattr(before.fit_report, name) for name in names})
         chosen, weights, curves = first.fit_report.params, first.weights, [first.curve]
         n_others = 0 if first.fit_report.makes_runs else self._n_models - 1
         for n in range(1, 1 + n_others):
