@@ -246,7 +246,7 @@ def test_huge_finite_data_end_in_a_warning_or_a_model_but_never_in_nan(solver, s
     X = storage(np.full((60, 5), big, dtype=np.float32) * (np.arange(300).reshape(60, 5) % 7 > 2))
     y = np.arange(60) % 6
     for formulation in names("formulation"):
-        with pytest.warns(ConvergenceWarning, match="training diverged.*Lower learning_rate, scale rows of X"):
+        with pytest.warns(ConvergenceWarning, match="training diverged.*Lower learning_rate, scale the rows of X"):
             fitted = softmax(
                 solver=solver, formulation=formulation, n_negatives=4, learning_rate=1.0, max_iter=3, random_state=0
             ).fit(X, y)

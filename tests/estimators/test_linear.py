@@ -252,7 +252,7 @@ def test_plain_sgd_that_diverges_stops_and_names_the_remedy(n_classes, storage, 
     message = str(seen[0].message)
     assert message.startswith("training diverged: the step at point ")
     assert message.endswith(
-        "Lower learning_rate, scale rows of X to unit length, or use solver='implicit', which bears larger steps"
+        "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
     )
     assert seen[0].filename == __file__
     assert fitted.n_iter_ < 20

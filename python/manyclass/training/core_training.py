@@ -33,6 +33,8 @@ from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import FeatureScaling, Weights
 
+ADVICE = "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
+
 
 @dataclass
 class TrainingState:
@@ -279,7 +281,7 @@ class CoreTraining(ABC):
     """
 
     unit = "row"
-    advice = "Lower learning_rate, scale rows of X to unit length, or use solver='implicit', which bears larger steps"
+    advice = ADVICE
     core: Any
     batch: int
     scale: Floats = NO_FLOATS

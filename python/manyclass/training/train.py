@@ -28,15 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.blending.blend import CELLS, best_scales
 from manyclass.figures import FIGURES
-from manyclass.training.core_training import (
-    CLOSED_FORM,
-    ClosedForm,
-    CoreTraining,
-    First,
-    Trained,
-    Watch,
-    fit_full_batch,
-)
+from manyclass.training.core_training import ADVICE, CLOSED_FORM, ClosedForm, First, Trained, Watch, fit_full_batch
 from manyclass.training.incremental import Before, Call, Terms, go_on_by_points
 from manyclass.training.members import fit_members
 from manyclass.training.passes import Validation, warn_user
@@ -93,7 +85,7 @@ def train(
         trained_state = _go_on(state, points, plan, watch, call, scaling)
     if trained_state.weights.is_finite():
         return trained_state
-    fault = f"training diverged: its weights are no numbers. {CoreTraining.advice}"
+    fault = f"training diverged: its weights are no numbers. {ADVICE}"
     if state is None or call is None:
         raise ValueError(f"{fault}. Nothing was fitted")
     warn_user(f"{fault}. The model is the one before these rows")
