@@ -271,7 +271,7 @@ def test_a_template_is_copied_and_keeps_its_seed(seed):
         ({"search": "mips", "budget": 2.5}, TypeError, "budget is 2.5"),
         ({"budget": 5}, ValueError, "budget is 5; search 'exact' leaves no word out: budget must be 'auto', or search"),
         ({"rest": "sample"}, ValueError, "rest is 'sample'; search 'exact' leaves no word out"),
-        ({"search": "messages", "rest": "sample"}, ValueError, "rest is 'sample'; search 'messages' leaves out what"),
+        ({"search": "messages", "rest": "sample"}, ValueError, "rest is 'sample'; with search='messages' it must be"),
         ({"search": DecomposedIndex(99)}, ValueError, "n_blocks is 99"),
     ],
 )

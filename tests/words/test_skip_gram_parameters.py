@@ -155,7 +155,7 @@ def test_parameters_of_an_objective_are_set_through_the_estimator(seed):
         (
             {"sample_rule": "sqrt", "sample": 0},
             ValueError,
-            "sample_rule is 'sqrt'; with sample=0 all words stay",
+            "sample_rule is 'sqrt'; with sample=0, where all words stay",
         ),
         ({"shrink_window": "no"}, TypeError, "shrink_window is 'no'; it must be True or False"),
         ({"dim": 0}, ValueError, "dim is 0; it must be at least 1"),
