@@ -156,10 +156,14 @@ def _best_rate(records: Records) -> float | None:
     return finite[min(finite)] if finite else None
 
 
+def _loss_at(rate: float, records: Records) -> float | None:
+    return _losses(records).get(rate)
+
+
 def _sensitivity(records: Records) -> Items:
     where, formulations = records[0]["data"], ("umax", "umax (raman)")
     by_rate: dict[str, Quantity] = {"worst over best rate": _worst_over_best}
-    by_rate |= {f"log-loss at {r:g}": lambda runs, rate=r: _losses(runs).get(rate) for r in sorted(_losses(records))}
+    by_rate |= {f"log-loss at {rate:g}": partial(_loss_at, rate) for rate in sorted(_losses(records))}
     caption = f"sensitivity to the learning rate on {where}"
     yield from summary.compare("Figure 3", f"{caption}, in numbers", records, by_rate, name="sensitivity")
     rates = sorted(records, key=lambda r: r["model"]["learning_rate"])

@@ -268,7 +268,7 @@ def report(records: Records) -> Items:
     caption = "probabilities of ten values (paper: OVE is exact, Bouchard overrates the large ones)"
     largest = averaged(lambda results: max(map(abs, np.subtract(results["probability"], results["frequency"]))))
     errors: dict[str, Quantity] = {"largest error": largest}
-    errors |= {f"p({k})": averaged(lambda results, value=k: results["probability"][value]) for k in range(10)}
+    errors |= {f"p({value})": averaged(partial(_probability, value)) for value in range(10)}
     yield from summary.compare("Figure 1a", caption, values, errors)
     caption = "largest (or last) bound of the log-likelihood"
     closeness = {"bound": "bound", "norm to SOFT": "norm", "share of the plane with SOFT's class": "agreement"}
@@ -293,6 +293,10 @@ def report(records: Records) -> Items:
     if large:
         yield _bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", large)
     yield from summary.shapes("Table 1", [*trained, *large], published.SHAPE)
+
+
+def _probability(value: int, results: Results) -> float:
+    return float(results["probability"][value])
 
 
 def _toy_plots(records: Records) -> Items:
