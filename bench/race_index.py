@@ -2,15 +2,18 @@
 
 One process and one thread; processor seconds, the indexes in turns in each round, so that ratios hold on a busy
 machine, whose load is printed. k = 10, inner products, float32. Rows: "planted", 2,000 directions with spread and
-log-normal norms, or "trained", the class vectors and intercepts of a model of yso-en, asked by its test rows. For each
+log-normal norms, or the class vectors and intercepts of embeddings of a data set, asked by its test rows. For each
 recall every index has the least effort (probes, efSearch, window) that reaches it on other queries than those that are
-timed. Beside that the bytes, the seconds of a build, and milliseconds to move 1 % of the rows. An index whose package
-is not installed is left out. A table for figures/index.md comes out:
+timed. Beside that the bytes, the seconds of a build, and milliseconds to move 1 % of the rows, to take as many out and
+to put them in again as new ones. An index whose package is not installed is left out. A table for figures/index.md
+comes out:
 
     python bench/race_index.py --rows 200000 --columns 128
-    python bench/race_index.py --set trained
+    python bench/race_index.py --set yso-en
+    python bench/race_index.py --set gloss-word --columns 256
     python bench/race_index.py --rows 1000000 --only ours
-    python bench/race_index.py --rounds 1000   (recall and time of ours while 1 % of the rows move in each round)
+    python bench/race_index.py --rounds 1000   (recall and time of ours while 1 % of the rows move in each round, and
+                                                some go and others come)
 """
 
 import argparse
@@ -36,14 +39,14 @@ def planted(rng, n, d, norms):
     return (X * np.exp(0.3 * rng.standard_normal((n, 1)) * norms)).astype(np.float32)
 
 
-def trained(n):
+def trained(name, dim, n):
     """Centred class vectors with the intercept as last column, and embedded test rows with a one there."""
     from manyclass import SoftmaxClassifier
     from manyclass.datasets import load_multiclass
     from manyclass.search.clustered import class_rows
 
-    data = load_multiclass("yso-en")
-    model = SoftmaxClassifier(model="embedding", max_iter=1, random_state=0).fit(data.X_train, data.y_train)
+    data = load_multiclass(name)
+    model = SoftmaxClassifier(model="embedding", dim=dim, max_iter=1, random_state=0).fit(data.X_train, data.y_train)
     rows = np.random.default_rng(0).choice(data.X_test.shape[0], min(n, data.X_test.shape[0]), replace=False)
     Q = model.embed(data.X_test[rows])
     return class_rows(model.coef_, model.intercept_), np.column_stack([Q, np.ones(len(Q))]).astype(np.float32)
@@ -71,6 +74,12 @@ class Ours:
     def move(self, ids, rows):
         self.index.update(ids, rows)
 
+    def remove(self, ids):
+        self.index.remove(ids)
+
+    def add(self, rows):
+        self.index.add(rows)
+
 
 class Faiss:
     """One of faiss's, by its words; lists of clusters, codes with re-ranking, or a graph."""
@@ -88,6 +97,12 @@ class Faiss:
         self.index.add(W)
         self.settings = range(TOP, 4_097) if self.is_graph else range(1, n_clusters + 1)
         self.bytes = len(faiss.serialize_index(self.index))
+
+    def remove(self, ids):
+        self.index.remove_ids(ids)
+
+    def add(self, rows):
+        self.index.add(rows)
 
     def find(self, Q, n):
         self.parameters.set_index_parameter(self.index, "efSearch" if self.is_graph else "nprobe", n)
@@ -164,6 +179,7 @@ class Scann:
 
 KINDS = {
     "ours, 8 bits and rows": (Ours, 8, 32),
+    "ours, 8 bits and halves": (Ours, 8, 16),
     "ours, 8 bits": (Ours, 8, 0),
     "ours, 4 bits": (Ours, 4, 0),
     "rabitqlib, rows": (Rabitq, 32),
@@ -244,16 +260,27 @@ def race(W, Q, n_clusters, names, draw):
     some, many = ((q, best_rows(W, q)) for q in (Q[:N_TUNE], Q[N_TUNE:]))
     columns = [speeds(indexes, some, many, target) for target in RECALLS]
     ids = np.sort(np.random.default_rng(2).choice(len(W), len(W) // 100, replace=False))
-    print("| index | MB | build, s | 1 % moved, ms |", " | ".join(map(str, RECALLS)), "|")
-    print("|---" * (4 + len(RECALLS)) + "|")
+    print("| index | MB | build, s | 1 % moved, ms | out, ms | in, ms |", " | ".join(map(str, RECALLS)), "|")
+    print("|---" * (6 + len(RECALLS)) + "|")
     for name, one in indexes.items():
-        move = f"{1e3 * seconds(one.move, ids, draw(len(ids))):.3g}" if hasattr(one, "move") else "-"
-        cells = " | ".join(column[name] for column in columns)
-        print(f"| {name} | {one.bytes / 1e6:.1f} | {spent[name]:.1f} | {move} | {cells} |", flush=True)
+        changes = [cost_of(one, "move", ids, draw(len(ids))), cost_of(one, "remove", ids), cost_of(one, "add", W[ids])]
+        cells = " | ".join(changes + [column[name] for column in columns])
+        print(f"| {name} | {one.bytes / 1e6:.1f} | {spent[name]:.1f} | {cells} |", flush=True)
+
+
+def cost_of(one, change, *given):
+    """Milliseconds of a change of the rows of an index, as a cell."""
+    try:
+        return f"{1e3 * seconds(getattr(one, change), *given):.3g}"
+    except Exception:  # it has none, or none of this kind
+        return "-"
 
 
 def rounds(W, Q, n_clusters, n_rounds, draw):
-    """Recall, the seconds of a move and bytes of codes of 8 bits while 1 % of the rows move in each round."""
+    """Recall, the seconds of a move and bytes of codes of 8 bits while 1 % of the rows move in each round.
+
+    Before they move, a tenth of these rows is taken out, and comes back by it; each tenth round brings five new ones.
+    """
     one, rng = Ours(W, n_clusters, 8, 0), np.random.default_rng(3)
     effort = least(one, Q, best_rows(W, Q), 0.95)
     print(f"| rounds | recall by {effort} probes | of all codes | ms a move | MB | clusters made anew |")
@@ -261,6 +288,10 @@ def rounds(W, Q, n_clusters, n_rounds, draw):
     spent, shown = 0.0, {0, 1, 10, 30, 100, 200, 300, 500, 700, n_rounds}
     one.index.set_params(recluster="auto")
     for round_ in range(n_rounds + 1):
+        if round_ % 10 == 5:
+            new = draw(5)
+            spent += seconds(one.add, new)
+            W = np.concatenate([W, new])
         if round_ in shown:
             true, mb = best_rows(W, Q), one.index.n_bytes_ / 1e6
             reached = [recall(one.find(Q, n), true) for n in (effort, n_clusters)]
@@ -268,12 +299,12 @@ def rounds(W, Q, n_clusters, n_rounds, draw):
             print(f"| {round_} | {cells} | {one.index.n_reclusterings_} |", flush=True)
         ids = np.sort(rng.choice(len(W), len(W) // 100, replace=False))
         W[ids] = draw(len(ids))
-        spent += seconds(one.move, ids, W[ids])
+        spent += seconds(one.remove, ids[::10]) + seconds(one.move, ids, W[ids])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", choices=("planted", "trained"), default="planted")
+    parser.add_argument("--set", default="planted", help="planted, or a data set of one label")
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--columns", type=int, default=128)
     parser.add_argument("--queries", type=int, default=1_000)
@@ -286,7 +317,7 @@ def main():
         W, Q = (planted(rng, n, given.columns, norms) for n, norms in ((given.rows, 1), (n_queries, 0)))
         draw = lambda n: planted(rng, n, given.columns, 1)  # noqa: E731
     else:
-        W, Q = trained(n_queries)
+        W, Q = trained(given.set, given.columns, n_queries)
         draw = lambda n: W[rng.integers(0, len(W), n)]  # noqa: E731
     n_clusters = given.clusters or 1 << round(np.log2(2.3 * len(W) ** 0.5))
     names = [name for name in KINDS if any(word in name for word in given.only.split(","))]

@@ -37,11 +37,11 @@ py::dict kmeans(const Matrix<const float>& rows, Index n_clusters, int n_iter, I
 
 // Codes that stand alone, and those of 4 bits, whose levels are those of normal numbers, are of rotated rows.
 Coding coding_of(std::size_t n_features, int code_bits, int row_bits) {
-  if ((code_bits != 8 && code_bits != 4) || (row_bits != 32 && row_bits != 0)) {
-    throw std::invalid_argument("codes have 8 or 4 bits, rows 32 or 0");
+  if ((code_bits != 8 && code_bits != 4) || (row_bits != 32 && row_bits != 16 && row_bits != 0)) {
+    throw std::invalid_argument("codes have 8 or 4 bits, rows 32, 16 or 0");
   }
-  Coding coding{n_features, code_bits, row_bits == 0, nullptr};
-  if (coding.alone || code_bits == 4) coding.rotation = std::make_shared<const Rotation>(n_features);
+  Coding coding{n_features, code_bits, row_bits, nullptr};
+  if (coding.alone() || code_bits == 4) coding.rotation = std::make_shared<const Rotation>(n_features);
   return coding;
 }
 
@@ -62,7 +62,7 @@ std::unique_ptr<ClusterIndex> of_codes(const Matrix<const std::uint8_t>& codes, 
                                        int row_bits, Isa isa) {
   const Directions directions(centroids.width() - (radius > 0 ? 1 : 0), radius);
   const Coding coding = coding_of(centroids.width() - (radius > 0 ? 1 : 0), code_bits, row_bits);
-  if (!coding.alone || codes.rows < 1 || coding.n_features < 1 || codes.width() != CodeBlock::bytes_of_code(coding)) {
+  if (!coding.alone() || codes.rows < 1 || coding.n_features < 1 || codes.width() != CodeBlock::bytes_of_code(coding)) {
     throw std::invalid_argument("the codes do not fit their bits or the centroids");
   }
   return released([&] {
@@ -92,7 +92,7 @@ Array<float> rows_of(const DecomposedIndex& index) {
 template <class AnyIndex>
 py::object stored(const AnyIndex& index) {
   if constexpr (std::same_as<AnyIndex, ClusterIndex>) {
-    if (index.coding().alone) {
+    if (index.coding().alone()) {
       const std::vector<std::byte> codes = released([&] { return index.codes(); });
       const std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(codes.data()), codes.size());
       return matrix_of(bytes, CodeBlock::bytes_of_code(index.coding()));

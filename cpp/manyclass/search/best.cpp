@@ -69,7 +69,7 @@ std::span<const Scored> Best::finish(const RowsView& rows, DenseRow q, Isa isa) 
 void Best::score(std::span<const Kept> some, const RowsView& rows, DenseRow q, Isa isa) {
   const std::size_t before = scored_.size();
   for (const Kept& row : some) scored_.push_back({row.upper, row.id});
-  if (rows.data != nullptr) exact_scores(rows, q, isa, std::span(scored_).subspan(before));
+  if (rows.data != nullptr || rows.halves != nullptr) exact_scores(rows, q, isa, std::span(scored_).subspan(before));
 }
 
 void Best::raise_bar() {

@@ -2,6 +2,9 @@
 #include "manyclass/search/cluster_index.hpp"
 
 #include <algorithm>
+#include <numeric>
+
+#include "manyclass/weights/coded_lines.hpp"
 
 namespace manyclass {
 
@@ -42,9 +45,13 @@ std::vector<float> decoded(std::span<const std::byte> codes, const Coding& codin
 ClusterIndex::ClusterIndex(const RowsView& rows, std::size_t n, const Coding& coding, Directions directions,
                            std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa)
     : coding_(coding),
-      rows_((check_rows(rows, n, n_threads, isa), rows.data), rows.data + (coding.alone ? 0 : n * rows.n_features)),
-      clusters_(coding, rows, n, directions, checked(std::move(centroids), directions.n_features(), labels, n), labels,
-                n_threads, isa, [&](CodeBlock& block, Index id) { block.append(id, rows[id], isa); }) {}
+      clusters_(coding, (check_rows(rows, n, n_threads, isa), rows), n, directions,
+                checked(std::move(centroids), directions.n_features(), labels, n), labels, n_threads, isa,
+                [&](CodeBlock& block, Index id) { block.append(id, rows[id], isa); }) {
+  std::vector<Index> ids(n);
+  std::iota(ids.begin(), ids.end(), 0);
+  keep(ids, rows);
+}
 
 ClusterIndex::ClusterIndex(std::span<const std::byte> codes, const Coding& coding, Directions directions,
                            std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa)
@@ -64,9 +71,9 @@ ClusterIndex::ClusterIndex(const std::vector<float>& rows, std::span<const std::
 void ClusterIndex::read(Index id, std::span<float> row) const {
   const auto i = static_cast<std::size_t>(id);
   if (label(i) < 0) return std::ranges::fill(row, 0.0F), void();
-  if (coding_.alone)
+  if (coding_.alone())
     return clusters_[static_cast<std::size_t>(label(i))].decode(static_cast<std::size_t>(clusters_.slot(i)), row);
-  std::ranges::copy(rows()[id], row.begin());
+  read_row(rows(), id, best_isa(), row);
 }
 
 std::vector<std::byte> ClusterIndex::codes() const {
@@ -81,7 +88,8 @@ std::vector<std::byte> ClusterIndex::codes() const {
 }
 
 std::size_t ClusterIndex::n_bytes() const {
-  std::size_t bytes = sizeof(float) * (rows_.size() + n_clusters() * clusters_.directions().n_features()) +
+  std::size_t bytes = sizeof(std::uint16_t) * halves_.size() +
+                      sizeof(float) * (rows_.size() + n_clusters() * clusters_.directions().n_features()) +
                       clusters_.centroids().codes().capacity_bytes() + n_rows() * 2 * sizeof(Index);
   for (std::size_t c = 0; c < n_clusters(); ++c) bytes += clusters_[c].capacity_bytes() + sizeof(CodeBlock);
   return bytes;
@@ -95,9 +103,18 @@ void ClusterIndex::update(std::span<const Index> ids, const RowsView& rows, int 
 
 void ClusterIndex::replace(std::span<const Index> ids, const RowsView& rows, std::span<const Scored> found, Isa isa) {
   clusters_.replace(ids, rows, found, isa);
-  if (!coding_.alone) rows_.resize(n_rows() * n_features());
-  for (std::size_t i = 0; i < ids.size() && !coding_.alone; ++i) {
-    std::ranges::copy(rows[static_cast<Index>(i)], rows_.data() + static_cast<std::size_t>(ids[i]) * n_features());
+  keep(ids, rows);
+}
+
+void ClusterIndex::keep(std::span<const Index> ids, const RowsView& rows) {
+  const std::size_t width = n_features(), size = n_rows() * width;
+  if (coding_.row_bits == 32) rows_.resize(size);
+  if (coding_.row_bits == 16) halves_.resize(size);
+  for (std::size_t i = 0; i < ids.size() && !coding_.alone(); ++i) {
+    const DenseRow row = rows[static_cast<Index>(i)];
+    const std::size_t begin = static_cast<std::size_t>(ids[i]) * width;
+    if (coding_.row_bits == 32) std::ranges::copy(row, rows_.data() + begin);
+    if (coding_.row_bits == 16) std::ranges::transform(row, halves_.data() + begin, half_of);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -37,7 +38,8 @@ using Deliver = std::function<void(std::size_t query, std::span<const Scored> ro
 class ClusterIndex {
  public:
   // `labels` (K) says the cluster of each row, -1 where there is none; where it is empty each row goes to the nearest
-  // centroid. Rows are kept beside their codes unless these stand alone. Throws std::invalid_argument where a row is
+  // centroid. Rows are kept beside their codes unless these stand alone, as halves where they are
+  // rounded to these. Throws std::invalid_argument where a row is
   // not finite or longer than largest_norm.
   ClusterIndex(const RowsView& rows, std::size_t n, const Coding& coding, Directions directions,
                std::vector<float> centroids, std::span<const Index> labels, int n_threads, Isa isa);
@@ -89,10 +91,16 @@ class ClusterIndex {
                Isa isa);
 
   // No data where rows are their codes.
-  RowsView rows() const { return {coding_.alone ? nullptr : rows_.data(), coding_.n_features}; }
+  RowsView rows() const {
+    return {coding_.row_bits == 32 ? rows_.data() : nullptr, n_features(),
+            coding_.row_bits == 16 ? halves_.data() : nullptr};
+  }
+  // Keeps rows beside their codes.
+  void keep(std::span<const Index> ids, const RowsView& rows);
 
   Coding coding_;
-  std::vector<float> rows_;  // by id
+  std::vector<float> rows_;  // by id; or, rounded by the caller,
+  std::vector<std::uint16_t> halves_;
   Clusters<CodeBlock> clusters_;
 };
 

@@ -35,7 +35,7 @@ class Search {
         n_(n),
         tile_(queries, begin, n, index.clusters_.directions().n_features()),
         codes_(n, index.clusters_.directions().n_features()),
-        rotated_(index.coding().rotation ? n : 0, index.n_features(), index.coding().alone ? 2 : 1),
+        rotated_(index.coding().rotation ? n : 0, index.n_features(), index.coding().alone() ? 2 : 1),
         best_(n),
         most_(request.fill ? index.n_clusters() : request.n_probe),
         probes_(n * most_),
@@ -66,7 +66,7 @@ class Search {
     for (std::size_t p = 1; p < n_probes_[0]; ++p) ends.push_back(total += block(probes_[p]).n_groups());
     std::vector<Best> parts(static_cast<std::size_t>(request_.n_threads));
     for (Best& part : parts) {
-      part.start(request_.k, best_[0].bar(), request_.excluded.of(begin_), index_.coding().alone);
+      part.start(request_.k, best_[0].bar(), request_.excluded.of(begin_), index_.coding().alone());
     }
     run_team(request_.n_threads, [&](const Member& member) {
       auto [group, last] = member.share(total);
@@ -137,7 +137,7 @@ class Search {
   void start(Best& best, std::size_t i) const {
     constexpr float lowest = std::numeric_limits<float>::lowest();
     const float bar = request_.k > 0 ? lowest : std::max(lowest, request_.thresholds[begin_ + i]);
-    best.start(request_.k, bar, request_.excluded.of(begin_ + i), index_.coding().alone);
+    best.start(request_.k, bar, request_.excluded.of(begin_ + i), index_.coding().alone());
   }
 
   // Clusters in descending order of their centroids' scores, until they hold the rows that are wanted.

@@ -178,7 +178,7 @@ double QueryCodes::encode_once(std::size_t i, DenseRow x, Isa isa) {
 CodeBlock::CodeBlock(const Coding& coding)
     : coding_(coding),
       chunks_(coding.chunks()),
-      stride_(chunks_ * chunk_bytes + sizeof(GroupTail) + (coding.alone ? 0 : sizeof(GroupErrors))) {}
+      stride_(chunks_ * chunk_bytes + sizeof(GroupTail) + (coding.alone() ? 0 : sizeof(GroupErrors))) {}
 
 void CodeBlock::reserve(std::size_t n_rows) {
   const std::size_t groups = (n_rows + group_rows - 1) / group_rows;
@@ -195,7 +195,7 @@ void CodeBlock::reserve(std::size_t n_rows) {
     auto* tail = new (group + chunks_ * chunk_bytes) GroupTail{};
     tail->scale.fill(no_row);
     tail->ids.fill(-1);
-    if (!coding_.alone) new (group + chunks_ * chunk_bytes + sizeof(GroupTail)) GroupErrors{};
+    if (!coding_.alone()) new (group + chunks_ * chunk_bytes + sizeof(GroupTail)) GroupErrors{};
   }
   data_ = std::move(moved);
   capacity_ = groups;
@@ -226,8 +226,8 @@ void CodeBlock::replace(std::size_t slot, DenseRow w, Isa isa) {
     const Coded coded = coding_.bits == 8 ? code(w, widened(narrowed_up(largest_of(w) / most)), most, bytes.data())
                                           : code_by_levels(w, length, bytes.data());
     tail.scale[lane] = narrowed(coded.scale);
-    tail.norm[lane] = rounded_up(coding_.alone ? coded.norm : length);
-    if (!coding_.alone) errors_of(group)->error[lane] = rounded_up(coded.error);
+    tail.norm[lane] = rounded_up(coding_.alone() ? coded.norm : length);
+    if (!coding_.alone()) errors_of(group)->error[lane] = rounded_up(coded.error);
     std::byte* out = group + lane * chunk_dims;
     const std::int8_t* from = bytes.data();
     if (coding_.bits == 8) {
@@ -288,7 +288,7 @@ Index CodeBlock::remove(std::size_t slot) {
       std::memcpy(to + (c * group_rows + a) * chunk_dims, from + (c * group_rows + b) * chunk_dims, chunk_dims);
     }
     to_tail.scale[a] = from_tail.scale[b];
-    if (!coding_.alone) errors_of(to)->error[a] = errors_of(from)->error[b];
+    if (!coding_.alone()) errors_of(to)->error[a] = errors_of(from)->error[b];
     to_tail.norm[a] = from_tail.norm[b];
     to_tail.ids[a] = from_tail.ids[b];
   }

@@ -53,9 +53,10 @@ inline float widened(std::uint16_t x) { return std::bit_cast<float>(static_cast<
 struct Coding {
   std::size_t n_features = 0;
   int bits = 8;                                // or 4
-  bool alone = false;                          // whether a row is what its code says
+  int row_bits = 32;                           // of a number of the rows beside them, or 16; 0 where there are none
   std::shared_ptr<const Rotation> rotation{};  // of rows and queries; or none
 
+  bool alone() const { return row_bits == 0; }  // whether a row is what its code says
   std::size_t dims_of_chunk() const { return chunk_dims * 8 / static_cast<std::size_t>(bits); }
   std::size_t chunks() const { return (n_features + dims_of_chunk() - 1) / dims_of_chunk(); }
 };
@@ -126,7 +127,7 @@ class CodeBlock {
   const GroupTail& tail(std::size_t g) const { return tail_of(data_.get() + g * stride_); }
   // None where rows are what their codes say.
   const GroupErrors* errors(std::size_t g) const {
-    return coding_.alone ? nullptr : errors_of(data_.get() + g * stride_);
+    return coding_.alone() ? nullptr : errors_of(data_.get() + g * stride_);
   }
   Index id(std::size_t slot) const { return tail(slot / group_rows).ids[slot % group_rows]; }
 

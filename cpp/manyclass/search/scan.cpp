@@ -277,7 +277,7 @@ void scan(const CodeBlock& block, std::size_t begin, std::size_t end, std::span<
   };
   run_with(isa, [&](Isa known) {
     with_vectors(known, [&]<std::size_t Bytes>() {
-      if (block.coding().alone) return pass.template operator()<true, Bytes>();
+      if (block.coding().alone()) return pass.template operator()<true, Bytes>();
       pass.template operator()<false, Bytes>();
     });
   });

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "manyclass/core/vectors.hpp"
 
@@ -20,6 +21,16 @@ inline constexpr int mantissa_shift = 23 - 10;
 inline constexpr std::int32_t kept_bits = 0x0fffe000, one_exponent = 1 << 23, rebias = (127 - 15) * one_exponent;
 inline constexpr std::int32_t sign_bit = std::numeric_limits<std::int32_t>::min();  // that of a widened half, too
 inline constexpr float least_normal = 0x1p-14F;
+
+// The half that is a float, where one is.
+inline std::uint16_t half_of(float w) {
+  const auto bits = std::bit_cast<std::int32_t>(w);
+  const std::int32_t magnitude = bits & std::numeric_limits<std::int32_t>::max();
+  const std::int32_t half = std::bit_cast<float>(magnitude) < least_normal
+                                ? static_cast<std::int32_t>(std::bit_cast<float>(magnitude) * 0x1p24F)
+                                : (magnitude - rebias) >> mantissa_shift;
+  return static_cast<std::uint16_t>(half | (bits < 0 ? 0x8000 : 0));
+}
 
 inline float value_of(float w) { return w; }
 inline float value_of(std::int8_t c) { return static_cast<float>(c); }
@@ -111,6 +122,24 @@ inline void read_line(const std::uint16_t* from, Floats<Bytes>& to) {
     const auto found = (as_bits & is_subnormal) | (normal & ~is_subnormal) | (wide[p] & sign_bit);
     std::memcpy(&to[p], &found, Bytes);
   }
+}
+
+// As many weights as there is room for.
+template <class Value>
+inline void read_floats(const Value* from, Isa isa, std::span<float> to) {
+  constexpr std::size_t n = line_bytes / sizeof(float);
+  std::size_t j = 0;
+  with_vectors(isa, [&]<std::size_t Bytes>() {
+    for (; j + n <= to.size(); j += n) {
+      Floats<Bytes> line;
+      read_line<Bytes>(from + j, line);
+#pragma GCC unroll 4
+      for (std::size_t p = 0; p < parts_of_line<Bytes>; ++p) {
+        std::memcpy(to.data() + j + p * Bytes / sizeof(float), &line[p], Bytes);
+      }
+    }
+  });
+  for (; j < to.size(); ++j) to[j] = value_of(from[j]);
 }
 
 }  // namespace manyclass

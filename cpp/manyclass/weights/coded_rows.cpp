@@ -153,18 +153,7 @@ class Classes {
   void widen(ClassRange classes, Isa isa, std::vector<float>& to) const {
     const Value* from = codes_.values.data() + static_cast<std::size_t>(classes.begin) * width_;
     to.resize(classes.size() * width_);
-    std::size_t j = 0;
-    with_vectors(isa, [&]<std::size_t Bytes>() {
-      for (; j + line_floats <= to.size(); j += line_floats) {
-        Floats<Bytes> line;
-        read_line<Bytes>(from + j, line);
-#pragma GCC unroll 4
-        for (std::size_t p = 0; p < parts_of_line<Bytes>; ++p) {
-          std::memcpy(to.data() + j + p * Bytes / sizeof(float), &line[p], Bytes);
-        }
-      }
-    });
-    for (; j < to.size(); ++j) to[j] = value_of(from[j]);
+    read_floats(from, isa, std::span(to));
   }
 
   std::span<const float> scales(ClassRange classes) const {

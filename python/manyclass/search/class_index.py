@@ -155,48 +155,6 @@ def copies(weights: Weights) -> bool:
     return weights.kind == "phi" and weights.codes is None
 
 
-class ByteCopy:
-    """An 8-bit copy of class vectors beside these, which it views.
-
-    Parameters
-    ----------
-    weights : Weights
-    n_threads : int
-        For making it.
-
-    Raises
-    ------
-    ValueError
-        If W has numbers that are not finite or too large.
-    """
-
-    def __init__(self, weights: Weights, n_threads: int) -> None:
-        self._weights = weights
-        self._rows = _core.ByteRows(
-            weights.matrix, n_coded=weights.n_hidden, has_intercept=weights.intercept_column, n_threads=n_threads
-        )
-
-    def top_k(self, x: Matrix, k: int, recall: float, n_threads: int) -> tuple[Ids, Floats, Doubles] | None:
-        """Return what `ClassIndex.top_k` does; None where features are so large that all classes must be scored."""
-        answers = self.best(x, k, n_threads, normalizers=True, twice=recall == 1)
-        if answers is None:
-            return None
-        classes, scores, log_z, std = answers
-        exact = scores.astype(np.float64)
-        return classes, (exact - exact[:, :1] - log_z[:, np.newaxis]).astype(np.float32), std
-
-    def best(self, x: Matrix, k: int, n_threads: int, *, normalizers: bool, twice: bool) -> Any:
-        """Return what the core finds, for some rows at a time, or None as `top_k`; one block where x has no rows."""
-        parts = []
-        for first in range(0, max(1, x.shape[0]), BLOCK_ROWS):
-            phi = self._weights.phi(x[first : first + BLOCK_ROWS], n_threads)
-            part = self._rows.best(phi, k, normalizers=normalizers, twice=twice, n_threads=n_threads)
-            if part is None:
-                return None
-            parts.append(part)
-        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-
-
 class ClassIndex:
     """An index over the classes of a linear softmax model, and the numbers of probes that it was tuned to.
 
@@ -283,13 +241,14 @@ class ApproximateAnswers:
     Attributes
     ----------
     index : ClassIndex or None
-    copy : ByteCopy or None
+    copy : _core.ByteRows or None
+        A copy of class vectors beside these, which it views.
     """
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
         self.index: ClassIndex | None = None
-        self.copy: ByteCopy | None = None
+        self.copy: Any = None
 
     @lazy_property
     def too_large(self) -> str:
@@ -305,17 +264,27 @@ class ApproximateAnswers:
             self.index = ClassIndex(self.weights, seed_from(random_state), n_threads)
         return self.index
 
-    def build_copy(self, n_threads: int) -> ByteCopy:
-        """Return the 8-bit copy, made if there is none yet."""
+    def _best_by_copy(self, x: Matrix, k: int, n_threads: int, *, normalizers: bool, twice: bool) -> Any:
+        """Return what the core finds by the 8-bit copy, made if there is none yet, for some rows at a time.
+
+        None where features are so large that all classes must be scored; one block where x has no rows. A ValueError if
+        W has numbers that are not finite or too large."""
+        weights, options = self.weights, {"normalizers": normalizers, "twice": twice, "n_threads": n_threads}
         if self.copy is None:
-            self.copy = ByteCopy(self.weights, n_threads)
-        return self.copy
+            columns = {"n_coded": weights.n_hidden, "has_intercept": weights.intercept_column}
+            self.copy = _core.ByteRows(weights.matrix, **columns, n_threads=n_threads)
+        parts = []
+        for first in range(0, max(1, x.shape[0]), BLOCK_ROWS):
+            parts.append(self.copy.best(weights.phi(x[first : first + BLOCK_ROWS], n_threads), k, **options))
+            if parts[-1] is None:
+                return None
+        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
     def best_classes(self, x: Matrix, k: int, n_threads: int) -> Ids | None:
         """Return the k best classes of each row by the copy, exactly; None where scoring all classes is as good."""
         if self.copy is None and (x.shape[0] < COPY_ROWS or self.too_large):
             return None
-        answers = self.build_copy(n_threads).best(x, k, n_threads, normalizers=False, twice=False)
+        answers = self._best_by_copy(x, k, n_threads, normalizers=False, twice=False)
         return None if answers is None else answers[0]
 
     def finder(self, x: Matrix, k: int, recall: float, random_state: Any, n_threads: int, exact: Best) -> Best | None:
@@ -330,10 +299,14 @@ class ApproximateAnswers:
         probes = None if self.index is None else self.index.probes(k, recall)
         most_probed = MOST_PROBED * _clusters(self.weights.n_classes)
         if not why and copies(self.weights) and (recall == 1 or probes is None or probes > most_probed):
-            copy = self.build_copy(n_threads)
 
             def best_of_copy(points: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-                return copy.top_k(points, width, recall, n_threads) or exact(points, width)
+                answers = self._best_by_copy(points, width, n_threads, normalizers=True, twice=recall == 1)
+                if answers is None:
+                    return exact(points, width)
+                classes, scores, log_z, std = answers
+                below = scores.astype(np.float64) - scores[:, :1]
+                return classes, (below - log_z[:, np.newaxis]).astype(np.float32), std
 
             return best_of_copy
         if why := why or slower(self.weights, x, probes, recall):

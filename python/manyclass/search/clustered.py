@@ -181,7 +181,7 @@ def queries(x: Matrix, n_columns: int) -> Matrix:
 # Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096
 CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is this times the square root of K
-BUDGET_SHARE = 100  # a search finds one class in a hundred by default (Yen et al. 2018, section 5)
+BUDGET_SHARE = 100  # a search finds one class in a hundred by default, rounded up (Yen et al. 2018, section 5)
 
 # n_probe="auto" finds this share of the best rows when rows are the queries.
 AUTO_RECALL = 0.9
@@ -213,11 +213,6 @@ def fewest_probes(curve: NDArray[np.float64], recall: float) -> int:
     """Return the smallest number of clusters with a recall; `curve` has that of 1, 2, ... clusters."""
     # The curve ends at 1; that of a float is not a reason to scan everything.
     return int(np.argmax(curve >= min(recall, curve[-1]) - 1e-12)) + 1
-
-
-def default_budget(n_rows: int) -> int:
-    """Return how many classes a search finds by default: one in a hundred, rounded up."""
-    return -(-n_rows // BUDGET_SHARE)
 
 
 def _count_of(name: str, value: int, high: int) -> int:
@@ -299,6 +294,7 @@ class ClusteredRows(BaseEstimator):
     n_probe: int | str
     n_jobs: int | None
     random_state: Any
+    row_bits: int = 32
     n_reclusterings_: int = 0
     _index: Any
     _seed: int
@@ -428,7 +424,7 @@ class ClusteredRows(BaseEstimator):
         return self
 
     def _put(self, ids: Ids, rows: Rows) -> None:
-        index, new = self.core, checked_rows("rows", rows, self.n_features_in_)
+        index, new = self.core, self._rounded(checked_rows("rows", rows, self.n_features_in_))
         if len(new) != len(ids):
             raise ValueError(f"rows has {len(new)} rows, ids has {len(ids)}")
         index.update(ids, new, n_threads=n_threads_from(self.n_jobs))
@@ -475,7 +471,9 @@ class ClusteredRows(BaseEstimator):
         if not isinstance(self.random_state, int):
             parameters["random_state"] = None
         state = {name: getattr(self, name) for name in self._STATE}
-        tensors: dict[str, NDArray[Any]] = {"rows": index.stored(), "labels": index.labels()}
+        rows = index.stored()
+        tensors: dict[str, NDArray[Any]] = {"labels": index.labels()}
+        tensors["rows"] = rows.astype(np.float16) if self.row_bits == 16 else rows
         tensors["cluster_centers"] = self.cluster_centers_
         tensors |= {f"kmeans.{name}": self.kmeans_stats_[name] for name in self._KMEANS}
         metadata = {"format": self.FORMAT[0], "format_version": str(FORMAT_VERSION), "state": json.dumps(state)}
@@ -543,6 +541,16 @@ class ClusteredRows(BaseEstimator):
     @abstractmethod
     def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
         """Return the core's index over rows in clusters; without labels each row goes to the nearest centroid."""
+
+    def _rounded(self, rows: Floats) -> Floats:
+        """Return rows as they are kept: ValueError if one has a number that they cannot have."""
+        if self.row_bits != 16:
+            return rows
+        with np.errstate(over="ignore"):
+            halves = rows.astype(np.float16)
+        if (np.isinf(halves) & np.isfinite(rows)).any():
+            raise ValueError(f"rows has numbers up to {np.abs(rows).max():g}; with row_bits=16 they end at 65504")
+        return halves.astype(np.float32)
 
     @property
     def _present(self) -> NDArray[np.bool_]:
@@ -642,7 +650,7 @@ class ClusteredRows(BaseEstimator):
                 check_number(name, options[name], low=low, high=high or self.n_rows_, integer=integer)
         until_enough = options["loss"] == "cross_entropy" and options["rest"] == "mask" and budget is threshold is None
         options |= {
-            "budget": 0 if threshold is not None else int(budget or default_budget(self.n_rows_)),
+            "budget": 0 if threshold is not None else int(budget or -(-self.n_rows_ // BUDGET_SHARE)),
             "threshold": float(threshold or 0),
             "n_probe": self._probes(options["n_probe"]),
         }

@@ -32,11 +32,11 @@ from manyclass.parts import storing
 from manyclass.search.clustered import ApproximateLosses, ClusteredRows, Exclude, Labels, Rows, fewest_probes
 from manyclass.weights.arrays import Floats, Ids
 
-# Clusters are made anew once the expected cost of a probe, C sum n_c^2 / K^2, has doubled, or the recall of the rows
-# themselves at n_probe_ has fallen by a tenth. Recall is measured again each time half as many rows as there are have
-# been replaced: it then costs a small part of what the updates have cost.
-MOST_IMBALANCE_GROWTH = 2.0
-MOST_CLUSTERS_GROWTH = 2.0  # of those that n_clusters="auto" would make of so many rows
+# Clusters are made anew once the expected cost of a probe, C sum n_c^2 / K^2, or the number of clusters that
+# n_clusters="auto" would make of the rows has doubled, or the recall of the rows themselves at n_probe_ has fallen by
+# a tenth. Recall is measured again each time half as many rows as there are have been replaced: it then costs a small
+# part of what the updates have cost.
+MOST_GROWTH = 2.0
 MOST_RECALL_LOSS = 0.1
 CHECK_EVERY = 0.5
 
@@ -66,9 +66,10 @@ class SphericalClusterIndex(ClusteredRows):
         Whether `update` makes the clusters anew when a check says that their sizes or the recall have become worse.
     code_bits : {8, 4}, default=8
         Bits a column of the codes that a scan reads. With 4 they are rotated, and levels suit normal numbers.
-    row_bits : {32, 0}, default=32
-        With 32 rows are kept beside their codes, and answers are those of float32 rows. With 0 a row is what its code
-        says, and `n_bytes_` is a quarter of that, an eighth with 4 bits: "Rows that are their codes" below.
+    row_bits : {32, 16, 0}, default=32
+        Of a number of the rows that are kept beside codes, whose scores decide: with 32 answers are those of float32
+        rows, with 16 of rows rounded to float16 (11 bits, up to 65504). With 0 a row is what its code says, and
+        `n_bytes_` is a quarter of that of 32, an eighth with 4 bits: "Rows that are their codes" below.
     n_jobs : int or None, default=None
         Threads (-1: all cores). Results do not depend on it. A single query uses one thread unless it reads 16 MB.
     random_state : int, RandomState or None, default=None
@@ -132,7 +133,7 @@ class SphericalClusterIndex(ClusteredRows):
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
-        choices: dict[str, Any] = {"code_bits": (8, 4), "row_bits": (32, 0), "recluster": ("auto", "never")}
+        choices: dict[str, Any] = {"code_bits": (8, 4), "row_bits": (32, 16, 0), "recluster": ("auto", "never")}
         for name, values in choices.items():
             check_choice(name, getattr(self, name), values)
         check_number("n_iter", self.n_iter, low=1, high=2**31 - 1, integer=True)
@@ -280,15 +281,17 @@ class SphericalClusterIndex(ClusteredRows):
     def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
         self.n_features_in_ = centers.shape[1] - (self.radius_ > 0)
         bits = {"code_bits": self.code_bits, "row_bits": self.row_bits}
-        make: Any = _core.ClusterIndex if rows.dtype == np.float32 else _core.ClusterIndex.of_codes
+        are_rows = rows.dtype == np.float32
+        make: Any = _core.ClusterIndex if are_rows else _core.ClusterIndex.of_codes
+        rows = self._rounded(rows) if are_rows else rows
         return make(rows, centers, radius=self.radius_, labels=labels, n_threads=n_threads_from(self.n_jobs), **bits)
 
     def _has_worn(self) -> bool:
         """Whether a check says that the clusters no longer fit the rows."""
         if self.recluster != "auto":
             return False
-        too_few = self._n_clusters(self.n_rows_) > MOST_CLUSTERS_GROWTH * self.n_clusters_
-        if too_few or self.imbalance_ > MOST_IMBALANCE_GROWTH * self._imbalance_made:
+        too_few = self._n_clusters(self.n_rows_) > MOST_GROWTH * self.n_clusters_
+        if too_few or self.imbalance_ > MOST_GROWTH * self._imbalance_made:
             return True
         if self._replaced < CHECK_EVERY * self.n_rows_:
             return False
