@@ -8,6 +8,7 @@ from reference.problems import planted
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from manyclass import SoftmaxClassifier
+from manyclass.datasets import Stream
 from manyclass.registry import names
 
 N_CLASSES = 12
@@ -291,3 +292,74 @@ def test_a_matrix_whose_offsets_decrease_is_refused(problem):
         wrong.indptr[-1] = last
         with pytest.raises(ValueError, match="indptr"):
             fitted.predict(wrong)
+
+
+# Second ways in
+
+
+def test_a_weight_for_a_class_of_a_later_part_is_told(problem):
+    """A fold, or the first part of a stream, may lack a class that class_weight names."""
+    X, y = problem
+    order = np.argsort(y % 3 == 2, kind="stable")
+    weight = {2: 3.0}
+    with pytest.warns(UserWarning, match="class_weight has a weight for 2, which y does not have, while other labels"):
+        model(class_weight=weight).fit([(X[order[:40]], y[order[:40]] % 3), (X[order[40:]], y[order[40:]] % 3)])
+    fold = y % 3 < 2
+    with pytest.warns(UserWarning, match="class_weight has a weight for 2, which y does not have"):
+        model(class_weight=weight).fit(X[fold], y[fold] % 3)
+
+
+def test_rows_of_eval_set_whose_label_is_unseen_do_not_count(problem):
+    X, y = problem
+    seen = y < N_CLASSES - 2
+    fitted = model(early_stopping=True)
+    with pytest.warns(UserWarning, match=f"{(~seen).sum()} rows of eval_set have labels that y does not have"):
+        fitted.fit(X[seen], y[seen], eval_set=(X, y))
+    again = model(early_stopping=True).fit(X[seen], y[seen], eval_set=(X[seen], y[seen]))
+    np.testing.assert_array_equal(fitted.validation_curve_, again.validation_curve_)
+    with pytest.raises(ValueError, match="y of eval_set has 1 labels unseen in fit, among them 99"):
+        fitted.fit(X[seen], y[seen], eval_set=(X, np.full(len(y), 99)))
+
+
+def test_a_warm_start_takes_columns_in_the_order_of_the_last_fit(problem):
+    pd = pytest.importorskip("pandas")
+    X, y = problem
+    table = pd.DataFrame(sp.csr_array(X).toarray(), columns=list("abcdef"))
+    for options in ({}, {"model": "embedding", "dim": 2}):
+        fitted = model(warm_start=True, **options).fit(table, y)
+        fitted.fit(table, y)
+        with pytest.raises(ValueError, match="warm_start is True and feature 0 is 'f'; in the last fit it was 'a'"):
+            fitted.fit(table[list("fedcba")], y)
+        fitted.fit(table.to_numpy(), y)  # without names there is nothing to compare
+
+
+def test_a_stream_that_is_sorted_by_label_is_told(problem):
+    X, y = problem
+    rows = np.repeat(np.arange(80), 4)
+    rows = rows[np.argsort(y[rows] % 3, kind="stable")]
+    X, y = X[rows], y[rows] % 3
+    message = "all 20 rows of a part have the label 0; a stream that is sorted by label ends far"
+    with pytest.warns(UserWarning, match=message):
+        model().partial_fit(X[:20], y[:20], classes=[0, 1, 2], n_kept=0)
+    model().partial_fit(X[:20], y[:20], classes=[0, 1, 2])  # whose rows are kept
+    model().partial_fit(X[:20], y[:20], classes=[0, 1], n_kept=0)
+    model().partial_fit(X[::16], y[::16], n_kept=0)
+
+
+@pytest.mark.parametrize("column", ["array", "chunked_array"])
+def test_columns_of_texts_of_arrow_are_texts(column):
+    pa = pytest.importorskip("pyarrow")
+    texts = ["ant bee", "bee cow", "cow dog"] * 20
+    made = pa.array(texts) if column == "array" else pa.chunked_array([texts[:30], texts[30:]])
+    fitted, y = model(model="linear", solver="implicit").fit(made, np.arange(60) % 3), np.arange(60) % 3
+    expected = model(model="linear", solver="implicit").fit(texts, y)
+    np.testing.assert_array_equal(fitted.coef_, expected.coef_)
+    np.testing.assert_array_equal(fitted.predict(made), expected.predict(texts))
+
+
+def test_a_stream_of_arrays_takes_the_labels_of_fit(problem):
+    X, y = problem
+    with pytest.raises(ValueError, match=r"y\[3\] is --: row 3 has no label"):
+        Stream(X, np.ma.array(y, mask=np.arange(80) == 3))
+    column = np.array([[f"c{label}"] for label in y], dtype=object)
+    assert model().fit(Stream(X, column, rows=40)).classes_.tolist() == np.unique(column).tolist()

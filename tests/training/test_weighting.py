@@ -312,7 +312,7 @@ def test_a_dict_weighs_the_classes_that_it_names(name, problem):
         ({0: np.nan}, r"class_weight\[0\] is nan; it must be a finite number"),
         ({0: "much"}, r"class_weight\[0\] is 'much'; it must be a finite number"),
         ({0: None}, r"class_weight\[0\] is None; it must be a finite number"),
-        ({"0": 2.0}, "class_weight has a weight for '0', which y does not have, while other labels have none"),
+        ({"0": 2.0}, "class_weight holds text, such as '0'; the classes are numbers, such as 0"),
         (dict.fromkeys(range(6), 0.0), "class_weight and sample_weight leave all rows with weight zero"),
     ],
 )

@@ -37,7 +37,15 @@ from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import ROWS, Present, TableFile, open_tables
 from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import CACHE_SUFFIX, open_svmlight, open_xmc, read_cached, read_svmlight, read_xmc
-from manyclass.labels import as_labels, column_numbers, find_positions, join_labels, sorted_classes, written
+from manyclass.labels import (
+    as_labels,
+    check_targets,
+    column_numbers,
+    find_positions,
+    join_labels,
+    sorted_classes,
+    written,
+)
 
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
@@ -391,9 +399,12 @@ def _open_arrays(X: Any, y: Any) -> RowSource:
         raise ValueError("y is None; with arrays it must be the labels of the rows of X")
     if len(X.shape) != 2:
         raise ValueError(f"X has shape {tuple(X.shape)}; it must be (n_samples, n_features)")
+    if isinstance(y, np.ma.MaskedArray):  # whose mask would be lost
+        check_targets(y)
     y = sp.csr_array(y) if is_sparse(y) else as_labels(y)
     if y.shape[0] != X.shape[0]:
         raise ValueError(f"X has {X.shape[0]} rows, y has {y.shape[0]}")
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 and not is_sparse(y) else y
     rows = (sp.csr_array(X) if is_sparse(X) else X, sp.csr_array(y) if y.ndim == 2 else y)
     n, d = map(int, X.shape)
 

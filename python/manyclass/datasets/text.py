@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_flag, check_number, is_texts, lazy_property, outer_level
+from manyclass.checks import check_choice, check_flag, check_number, column_of, is_texts, lazy_property, outer_level
 from manyclass.parts import storing
 from manyclass.protocols import TrainingRows
 
@@ -563,7 +563,7 @@ def checked_documents(documents: Iterable[str]) -> list[str]:
     """
     if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
         raise TypeError(f"documents is a {type(documents).__name__}; it must be a list of str, a text each")
-    texts = list(documents)
+    texts = list(column_of(documents))
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"documents[{i}] is {text!r}; it must be a str")

@@ -89,7 +89,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import bytes_of, check_choice, check_number, seed_from
+from manyclass.checks import bytes_of, check_choice, check_number, seed_from, shown
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts
 from manyclass.datasets.stream import Stream
@@ -119,6 +119,8 @@ from manyclass.weights.hashing import FeatureHash, UsedColumns
 from manyclass.weights.saved_labels import check_labels_can_be_saved
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights
+
+SORTED = 16  # rows of one label, of several classes, that tell that a stream is sorted
 
 
 def fit(planner: Planner, state: State | None, data: Rows, options: Mapping[str, Any]) -> State:
@@ -400,6 +402,14 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     if state is None:
         costs.check_memory(Facts.of(seen.x, points.n_classes), plan)
     calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
+    labels = points.labels.ids
+    if not calls and points.n_classes > 2 and len(labels) >= SORTED and np.all(labels == labels[0]):
+        shown_label = shown(points.classes[labels[0]])
+        warn_user(
+            f"all {len(labels)} rows of a part have the label {shown_label}; a stream that is sorted by label ends far "
+            "from the fit to its rows: shuffle them",
+            UserWarning,
+        )
     if is_time_to_fit(calls):
         rows = Points.joined(calls)
         calls = (rows,)

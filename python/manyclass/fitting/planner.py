@@ -233,9 +233,14 @@ def warm_start_of(state: State, points: Points) -> Weights:
 
 
 def check_features(state: State, points: Points) -> None:
-    """Raise ValueError where a fit that begins warm has another number of features than the model."""
-    if (n := points.features.n) != state.features.n:
-        raise ValueError(f"warm_start is True and X has {n} features; the last fit had {state.features.n}")
+    """Raise ValueError where a fit that begins warm has other features than the model, or another order of them."""
+    now, before = points.features, state.features
+    if now.n != before.n:
+        raise ValueError(f"warm_start is True and X has {now.n} features; the last fit had {before.n}")
+    if now.names is not None and before.names is not None:
+        for j in np.flatnonzero(now.names != before.names)[:1]:
+            name, name_before = now.names[j], before.names[j]
+            raise ValueError(f"warm_start is True and feature {j} is {name!r}; in the last fit it was {name_before!r}")
 
 
 # Several labels

@@ -28,8 +28,8 @@ from manyclass.labels import (
     join_labels,
     labels_by_row,
     labels_to_fit,
-    positions_of,
     sorted_classes,
+    unseen_error,
 )
 from manyclass.protocols import ClassText, Encoder, TrainingRows
 from manyclass.training.passes import warn_user
@@ -295,8 +295,8 @@ def times_class_weight(
     Raises
     ------
     ValueError
-        If a dict names labels that y does not have while others have no weight, which is a slip, the weights of all
-        points become 0, or one is then above 1e100.
+        If a dict names text where labels are numbers, say, the weights of all points become 0, or one is then above
+        1e100.
     """
     if class_weight is None:
         return weights
@@ -317,19 +317,14 @@ def times_class_weight(
 
 
 def _class_weights(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> Doubles:
-    labels, named = classes.tolist(), join_labels([as_labels([label]) for label in class_weight])
-    try:
-        position = find_positions(named, classes, "class_weight")
-    except ValueError:  # text for numbers, say
-        position = np.full(len(named), -1, dtype=np.int32)
-    weights, known = np.ones(len(labels)), position >= 0
+    named = join_labels([as_labels([label]) for label in class_weight])
+    position = find_positions(named, classes, "class_weight")
+    weights, known = np.ones(len(classes)), position >= 0
     weights[position[known]] = np.array([*class_weight.values()], dtype=np.float64)[known]
-    if not known.all() and len(np.unique(position[known])) < len(labels):
-        unknown = sorted(repr(label) for label, is_known in zip(class_weight, known, strict=True) if not is_known)
-        reason = "which y does not have, while other labels have none"
-        raise ValueError(
-            f"class_weight has a weight for {', '.join(unknown[:5])}, {reason}, such as {shown(labels[0])}"
-        )
+    if not known.all() and len(np.unique(position[known])) < len(classes):  # a slip, a fold, or a part of a stream
+        unknown = ", ".join(map(shown, named[~known][:5]))
+        reason = f"which y does not have, while other labels have none, such as {shown(classes[0])}"
+        warn_user(f"class_weight has a weight for {unknown}, {reason}", UserWarning)
     return weights
 
 
@@ -579,7 +574,15 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
     x = x if points.hashing is None else points.hashing.apply(x)
     x = as_stored(x, sparse=isinstance(points.x, sp.csr_array))
     if not points.several:
-        return x, Labels.single(positions_of(labels_by_row(y, x.shape[0]), points.classes, "y of eval_set"))
+        labels = labels_by_row(y, x.shape[0])
+        positions = find_positions(labels, points.classes, "y of eval_set")
+        rows = np.flatnonzero(positions >= 0)
+        if not len(rows):
+            raise unseen_error(labels, positions, "y of eval_set")
+        if len(rows) < len(labels):
+            n_dropped = f"{len(labels) - len(rows)} rows of eval_set"
+            warn_user(f"{n_dropped} have labels that y does not have, and do not count", UserWarning)
+        return some_rows(x, rows), Labels.single(positions[rows])
     lists = indicator_lists(by_name(y, points.classes)[0] if hasattr(y, "columns") else y, x.shape[0])
     if lists.shape[1] != points.n_classes:
         raise ValueError(f"y of eval_set has {lists.shape[1]} columns; that of the fit has {points.n_classes}")
