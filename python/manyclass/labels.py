@@ -102,15 +102,22 @@ def _is_container(kind: type) -> bool:
     return issubclass(kind, list | tuple | set | frozenset | np.ndarray | sp.sparray | sp.spmatrix)
 
 
-def _check_lists(items: Sequence[Any], several: bool, name: str) -> None:
-    """Raise ValueError unless lists are the rows of a matrix of numbers, or hold one label each."""
-    row = next(row for row, item in enumerate(items) if _is_container(type(item)))
+def holds_lists(items: Sequence[Any]) -> bool:
+    """Whether there are lists or sets of labels, which are neither rows of a matrix of numbers nor have one each."""
+    if not any(_is_container(kind) for kind in set(map(type, items))):
+        return False
     try:
         array = np.asarray(items)
     except ValueError:  # lists of different lengths
-        array = np.empty(0, dtype=object)
-    if array.ndim > 2 or (array.ndim == 2 and (array.dtype.kind in "biufc" or array.shape[1] == 1)):
+        return True
+    return array.ndim < 2 or (array.ndim == 2 and not (array.dtype.kind in "biufc" or array.shape[1] == 1))
+
+
+def _check_lists(items: Sequence[Any], several: bool, name: str) -> None:
+    """Raise ValueError unless lists are the rows of a matrix of numbers, or hold one label each."""
+    if not holds_lists(items):
         return
+    row = next(row for row, item in enumerate(items) if _is_container(type(item)))
     remedy = BINARIZER if several else ONE_LABEL + BINARIZER
     raise ValueError(f"{name}[{row}] is {items[row]!r:.60}, a {type(items[row]).__name__} of labels; {remedy}")
 

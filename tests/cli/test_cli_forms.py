@@ -441,3 +441,27 @@ def test_escapes_of_data_and_names_do_not_reach_the_terminal(stream, tmp_path, c
     run("info", tmp_path / "m")
     told = capsys.readouterr()
     assert "\x1b" not in told.err + told.out
+
+
+@pytest.mark.parametrize("form", ["text", "table"])
+def test_labels_that_are_several_in_one_are_hinted_at_and_divided_where_asked(tmp_path, capsys, form, seed):
+    rng = np.random.default_rng(seed)
+    rows = [rng.choice(["red", "round", "big", "old"], rng.integers(1, 4), replace=False) for _ in range(60)]
+    lines = [(" ".join(f"w{tag}" for tag in tags), "|".join(tags)) for tags in rows]
+    data, how = tmp_path / "d.tsv", ("--text",) if form == "text" else ("--text-column", "text")
+    head = "" if form == "text" else "text\tlabel\n"
+    data.write_text(head + "".join(f"{text}\t{tags}\n" for text, tags in lines))
+    run("fit", data, *how, "--output", tmp_path / "m")
+    n_joined = sum("|" in tags for _, tags in lines)
+    assert f"{n_joined} of 60 labels contain '|'; --label-separator '|' divides them" in capsys.readouterr().err
+    run("fit", data, *how, "--label-separator", "|", "--output", tmp_path / "m")
+    assert "contain" not in capsys.readouterr().err
+    model = manyclass.load(tmp_path / "m")
+    assert model.multilabel_
+    assert model.classes_.tolist() == ["big", "old", "red", "round"]
+    run("fit", data, *how, "--label-separator", "|", "--labels", "first", "--output", tmp_path / "m")
+    assert not manyclass.load(tmp_path / "m").multilabel_
+    data.write_text("text\tlabel\n" + "".join(f"{text}\tSmith{len(text)}, John\n" for text, _ in lines))
+    capsys.readouterr()
+    run("fit", data, "--text-column", "text", "--output", tmp_path / "m")
+    assert "contain" not in capsys.readouterr().err

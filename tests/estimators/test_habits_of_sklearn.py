@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from reference.problems import near_vertices
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import MultiLabelBinarizer
 
 from manyclass import (
     AugmentReduceClassifier,
@@ -64,16 +65,43 @@ def problem(seed):
     ],
     ids=["ints", "pairs", "sets", "tuples", "objects", "series", "arrays"],
 )
-def test_lists_of_labels_are_refused_with_the_line_that_helps(name, y, problem):
+def test_lists_and_sets_of_labels_are_several_labels_with_their_names(name, y, problem):
     X, _ = problem
-    with pytest.raises(ValueError, match=r"y\[0\] is .*of labels; fit takes an indicator matrix") as caught:
-        model_of(name).fit(X, y)
-    assert str(caught.value).endswith(BINARIZER)
-    # The line that the message gives, as it stands there.
-    remedy = str(caught.value).partition("several labels a row: ")[2]
-    space = {"y": y}
-    exec(remedy, space)
-    assert set(model_of(name).fit(X, space["Y"]).evaluate(X, space["Y"])) >= {"error", "precision_at_1"}
+    binarizer = MultiLabelBinarizer(sparse_output=True)
+    Y, model = binarizer.fit_transform(y), model_of(name).fit(X, y)
+    other, asked = model_of(name).fit(X, Y), X[:6]
+    assert model.multilabel_
+    np.testing.assert_array_equal(model.classes_, binarizer.classes_)
+    np.testing.assert_array_equal(model.decision_function(X), other.decision_function(X))
+    np.testing.assert_array_equal(model.predict(asked).toarray(), other.predict(asked).toarray())
+    labels = model.predict_top_k(asked, 2)[0]
+    np.testing.assert_array_equal(labels, binarizer.classes_[other.predict_top_k(asked, 2)[0]])
+    assert model.evaluate(X, y) == other.evaluate(X, Y) == model.evaluate(X, (Y, binarizer.classes_))
+    assert model.score(X, y) == other.score(X, Y)
+    tail = [[*labels, "unseen" if isinstance(labels[0], str) else 99] for labels in map(list, y)]
+    assert model.evaluate(X, tail) == other.evaluate(X, Y)  # a label that is no class is left out
+    np.testing.assert_array_equal(model_of(name).partial_fit(X, y).classes_, binarizer.classes_)
+    with pytest.raises(ValueError, match="y has 1 labels unseen in fit, among them"):
+        model.partial_fit(X, tail)
+    model.partial_fit(X, y)
+
+
+@OF_SEVERAL
+def test_names_of_the_columns_of_a_matrix_are_kept(name, problem):
+    X, y = problem
+    Y, names = np.eye(K, dtype=int)[y], np.array([f"tag {k}" for k in range(K)])
+    plain = model_of(name).fit(X, Y)
+    for matrix, names_of_columns in ((Y, names), (sp.csr_array(Y), names.tolist()), (Y[:, ::-1], names[::-1])):
+        model = model_of(name).fit(X, (matrix, names_of_columns))
+        np.testing.assert_array_equal(model.classes_, names)
+        np.testing.assert_array_equal(model.decision_function(X), plain.decision_function(X))
+        assert model.evaluate(X, (matrix, names_of_columns)) == plain.evaluate(X, Y) == model.evaluate(X, Y)
+    with pytest.raises(ValueError, match=rf"y has {K} columns, and there are {K - 1} names of them"):
+        model.fit(X, (Y, names[1:]))
+    if name == "softmax":
+        rows, tags = np.tile(X, (5, 1)), [[names[k], names[0]] for k in y] * 5
+        several = SoftmaxClassifier(random_state=0).fit(rows, tags, class_text=(names, np.eye(K, D, dtype=np.float32)))
+        np.testing.assert_array_equal(several.classes_, names)
 
 
 def test_numbers_in_lists_of_equal_length_are_refused_with_the_same_line(problem):

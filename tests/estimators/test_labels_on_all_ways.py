@@ -99,7 +99,6 @@ MISTAKES = {
     "missing": ["a", "b", None, "c"],
     "nan": [1.0, 2.0, float("nan"), 3.0],
     "mixed": ["1", "2", 2, "3"],
-    "lists": [["a"], ["a", "b"], ["c"], []],
     "types": [Decimal(1), "a", Decimal(2), "b"],
 }
 

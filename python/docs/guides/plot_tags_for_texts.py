@@ -58,8 +58,8 @@ print(texts[700][:150])
 # Several tags a text
 # -------------------
 # Texts go in as they are; the model counts their words, and keeps what it counted. ``vectorizer`` says how: by default
-# single words, and here words of two texts or more. Several tags a row are a matrix of 0 and 1 with one column a tag,
-# which scikit-learn makes.
+# single words, and here words of two texts or more. Several tags a row are lists, or a matrix of 0 and 1 with one
+# column a tag, as scikit-learn makes it; with the names of its columns, ``(Y, names)``, classes have these names.
 
 texts_train, texts_test, tags_train, tags_test = train_test_split(texts, tags, test_size=0.25, random_state=0)
 binarizer = MultiLabelBinarizer(sparse_output=True)

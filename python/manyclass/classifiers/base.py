@@ -16,6 +16,7 @@ from manyclass.classifiers.predictions import Answers, caller_of, of_state
 from manyclass.datasets.stream import Stream
 from manyclass.fitting.fit import FOR_ARRAYS, FOR_STREAMS, NewFeatures, checked_call, fit, go_on, is_stream, refuse
 from manyclass.fitting.planner import Planner
+from manyclass.fitting.points import tagged
 from manyclass.fitting.streams import Parts, Rows, train_once, within_memory
 from manyclass.parts import Parameters
 from manyclass.training.passes import keeping
@@ -49,6 +50,8 @@ class LinearClassifier(Answers):
 
     def _fit(self, data: tuple[Any, Any, ArrayLike | None], options: Mapping[str, Any]) -> Self:
         """Fit to X, y and sample_weight."""
+        X, y, sample_weight = data
+        data = X, tagged(y) if self._planner.several else y, sample_weight
         with self._turn(), keeping(options.get("keep")):
             before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
             if before is not None:
@@ -100,6 +103,9 @@ class LinearClassifier(Answers):
         def step(part: Rows, _: Any = None, planner: Planner = planner, hashing: FeatureHash | None = None) -> State:
             with self._turn():
                 before: State | None = self.__dict__.get("_state")
+                known = None if before is None or not before.several else before.classes
+                rows, y, weights = part
+                part = rows, tagged(y, known, unseen="error") if planner.several else y, weights
                 after = go_on(planner, before, part, call, classes, new_features, hashing)
                 self._taken(replace(after, sets=()))  # whose coverage was that of the model before
             return after

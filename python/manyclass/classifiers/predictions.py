@@ -29,7 +29,7 @@ from manyclass.classifiers.explanation import Explanation, explanations, top_fea
 from manyclass.classifiers.files import SavedModel, kind_of, write_model
 from manyclass.classifiers.label_sets import By, deepest_nodes
 from manyclass.datasets.csr import ones_at
-from manyclass.fitting.points import Caller, by_name, indicator_lists, rows_of, some_rows
+from manyclass.fitting.points import Caller, by_name, indicator_lists, rows_of, some_rows, tagged
 from manyclass.labels import (
     Unseen,
     as_labels,
@@ -511,6 +511,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
         """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning. Of
         several labels the share of rows with exactly the right ones."""
+        check_choice("unseen", unseen, get_args(Unseen))
         if self._fitted.several:
             state, x = self._asked(X)
             wrong = abs(sp.csr_array(self._indicator(state, x)) - lists_of(state, y, x.shape[0])).sum(axis=1)
@@ -571,6 +572,7 @@ def stated(state: State, log_p: Any) -> Any:
 
 def lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
     """The labels of points, an indicator matrix of as many columns as there are classes."""
+    y = tagged(y, state.classes)
     check_targets(y)
     if hasattr(y, "columns"):
         y, _ = by_name(y, state.classes)

@@ -24,7 +24,7 @@ from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli import data as files
 from manyclass.cli.choices import ChoiceTable, refuse_others
 from manyclass.cli.data import Expected, Reading, Vectorizer, features, labelled, labelled_rows, open_stream, read
-from manyclass.cli.messages import check_readable, check_writable, interrupted, print_table, waiting, written
+from manyclass.cli.messages import check_readable, check_writable, interrupted, note, print_table, waiting, written
 from manyclass.cli.models import OnModel, evaluated, expected_by, listed, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
@@ -38,6 +38,7 @@ KINDS = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier, ChoiceCla
 ESTIMATORS: dict[str, type[Any]] = dict(zip(get_args(Estimator), KINDS, strict=True))
 # What makes rows of raw data, by what stands before the names of its parameters.
 VECTORIZERS: dict[str, type[Vectorizer]] = {"text_": TextVectorizer, "sequence_": SequenceEncoder}
+SEPARATORS = {"|": r"\|", ";": ";", ",": r",(?! )"}  # of labels, and what looks so
 UNSTREAMED = ("groups", "class_text", "checkpoint", "every", "resume")  # for rows that are read at once
 
 
@@ -64,7 +65,8 @@ class FitArguments(WithProgress):
         the most memory of the model and its training, such as 2GiB; with --stream also that of the rows in hand, and
         where the weights do not fit, features are hashed
     labels : {"auto", "first", "all"}
-        of a row that has several labels, learn the first or all; auto: first, but all with --estimator margin
+        of a row that has several labels, learn the first or all; auto: first, but all with --estimator margin or
+        --label-separator
     n_features : int
         number of features, where the data do not show all of them; a feature beyond it is an error
     groups : COLUMN
@@ -92,6 +94,12 @@ class FitArguments(WithProgress):
     choices: ChoiceTable
     reading: Reading
     parsed: argparse.Namespace
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether all labels of a row are learnt where some have several, and nobody has said."""
+        is_separated = self.estimator == "softmax" and bool(self.reading.label_separator)
+        return self.labels == "auto" and (self.estimator == "margin" or is_separated)
 
 
 def add_to_fit(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -180,8 +188,9 @@ def _read_rows(args: FitArguments, model: Classifier) -> Training:
     if vectorizer is not None:
         with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
             vectorizer.fit([*itertools.compress(data.X, n_labels > 0), *texts.values()])
-    several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin" and np.any(n_labels > 1))
+    several = args.labels == "all" or (args.takes_all and np.any(n_labels > 1))
     rows = labelled(data, features(args.reading, data.X, vectorizer), "all" if several else "first")
+    _hint_at_separators(rows)
     classes = rows.labels[np.unique(rows.Y.indices)]
     given = {"X": rows.X, "y": rows.labels[first_label(rows.Y)], "groups": rows.groups}
     if texts:
@@ -194,13 +203,23 @@ def _read_rows(args: FitArguments, model: Classifier) -> Training:
     return given, notes, vectorizer, classes if several else None
 
 
+def _hint_at_separators(rows: Records) -> None:
+    """Say that labels may be several in one, as "red|round", where a fifth of the rows look so; not "Smith, John"."""
+    words = rows.labels[first_label(rows.Y)] if rows.labels.dtype.kind in "OU" else ()
+    for separator, pattern in SEPARATORS.items():
+        n_words = sum(re.search(pattern, str(word)) is not None for word in words)
+        if n_words and 5 * n_words >= len(words):
+            hint = f"--label-separator '{separator}' divides them"
+            note(f"{n_words:,} of {len(words):,} labels contain {separator!r}; {hint}")
+
+
 def _open_stream(args: FitArguments, model: Classifier) -> Training:
     """Open rows that come in parts."""
     for name in set_options(args):
         if name in UNSTREAMED:
             raise ValueError(f"{flag(name)} is for rows that are read at once; leave it out with --stream")
     form = _form_of(args.reading, args.data)
-    several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin" and form not in TABLES)
+    several = args.labels == "all" or (args.takes_all and form not in TABLES)
     kind = TextVectorizer if form in LINES else None
     vectorizer = _vectorizer(args, kind, f"{args.data} is read as a stream of {form}")
     seed = model.random_state if isinstance(model.random_state, int) else 0

@@ -19,12 +19,14 @@ from manyclass.datasets.text import TextVectorizer
 from manyclass.figures import FIGURES
 from manyclass.labels import (
     BINARIZER,
+    Unseen,
     as_labels,
     check_classes,
     check_targets,
     column_numbers,
     find_positions,
     group_ids,
+    holds_lists,
     join_labels,
     labels_by_row,
     labels_to_fit,
@@ -56,7 +58,7 @@ class _Noted(BaseEstimator):
 
     tags: Tags
 
-    def __sklearn_tags__(self) -> Tags:
+    def __sklearn_tags__(self) -> LabelMatrix:
         return self.tags
 
 
@@ -198,7 +200,11 @@ def _with_labels(y: Any, labels: Any) -> Any:
     more: Any = sp.csr_array(ones, shape=(len(positions), len(columns)))
     if sp.issparse(y):
         parts: list[Any] = [y, more]
-        return sp.csr_array(sp.vstack(parts))
+        return (
+            LabelMatrix.named(sp.vstack(parts), columns)
+            if isinstance(y, LabelMatrix)
+            else sp.csr_array(sp.vstack(parts))
+        )
     joined = np.vstack([y, more.toarray()])
     return type(y)(joined, columns=y.columns) if hasattr(y, "columns") else joined
 
@@ -569,7 +575,7 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
     is_pair = isinstance(eval_set, tuple | list) and len(eval_set) == 2
     if not is_pair or (isinstance(eval_set[1], tuple) and np.ndim(eval_set[1][0]) == 2):
         raise ValueError(f"eval_set is a {type(eval_set).__name__}; it must be a pair (X, y), one set of rows")
-    X, y = eval_set
+    X, y = eval_set[0], tagged(eval_set[1], points.classes) if points.several else eval_set[1]
     x = checked_rows(caller.noted(points.features), as_rows(as_numbers(X, encoder)), reset=False)
     x = x if points.hashing is None else points.hashing.apply(x)
     x = as_stored(x, sparse=isinstance(points.x, sp.csr_array))
@@ -601,6 +607,52 @@ def is_indicator(y: Any) -> bool:
         return True
     shape = np.asarray(y).shape
     return len(shape) == 2 and shape[1] != 1
+
+
+class LabelMatrix(sp.csr_array):
+    """An indicator matrix whose columns have names, sorted, as a data frame may have them."""
+
+    columns: NDArray[Any]
+
+    @classmethod
+    def named(cls, matrix: Any, columns: NDArray[Any]) -> LabelMatrix:
+        """Return a matrix with names of its columns."""
+        labels = cls(matrix)
+        labels.columns = columns
+        return labels
+
+
+def tagged(y: Any, classes: NDArray[Any] | None = None, *, unseen: Unseen = "drop") -> Any:
+    """Return lists of labels, or a pair of a matrix and names of its columns, as a `LabelMatrix`; other y as they are.
+
+    Parameters
+    ----------
+    y : object
+    classes : ndarray of shape (n_classes,), or None
+        What the columns are to be; None: the labels that there are.
+    unseen : {"drop", "error"}
+        What becomes of labels that are no classes.
+    """
+    if isinstance(y, tuple) and len(y) == 2 and len(np.shape(y[0])) == 2 and len(np.shape(y[1])) == 1:
+        names, cells = as_labels(y[1]), indicator_lists(y[0], np.shape(y[0])[0])
+        if cells.shape[1] != len(names):
+            raise ValueError(f"y has {cells.shape[1]} columns, and there are {len(names)} names of them")
+        counts, labels = np.diff(cells.indptr), names[cells.indices]
+    else:
+        rows = y.tolist() if hasattr(y, "dtype") and y.dtype == object and np.ndim(y) == 1 else y
+        if not isinstance(rows, list | tuple) or not holds_lists(rows):
+            return y
+        lists = [as_labels(list(labels)) for labels in rows]
+        names = labels = join_labels(lists)
+        counts = np.array([*map(len, lists)])
+    known = sorted_classes(names, name="y")[0] if classes is None else classes
+    positions = (positions_of if unseen == "error" else find_positions)(labels, known, "y")
+    row_ids, is_known = np.repeat(np.arange(len(counts)), counts), positions >= 0
+    ones = (np.ones(np.count_nonzero(is_known)), (row_ids[is_known], positions[is_known]))
+    matrix: Any = sp.csr_array(ones, shape=(len(counts), len(known)))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    return LabelMatrix.named(matrix, known)
 
 
 def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any]:
@@ -635,7 +687,7 @@ def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
         If the model's classes have names, and the columns have others.
     """
     names, order = sorted_classes(as_labels(y.columns), name="y.columns")
-    in_order = y.iloc[:, np.argsort(order)]
+    in_order = y if sp.issparse(y) else y.iloc[:, np.argsort(order)]
     if classes is None:
         if not np.array_equal(order, np.arange(len(order))):
             order_in_words = f"the first one is {shown(names[0])} instead of {shown(y.columns[0])}"
