@@ -58,7 +58,7 @@ class _Noted(BaseEstimator):
 
     tags: Tags
 
-    def __sklearn_tags__(self) -> LabelMatrix:
+    def __sklearn_tags__(self) -> Tags:
         return self.tags
 
 
