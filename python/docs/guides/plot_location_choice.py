@@ -10,10 +10,11 @@ coefficients are known.
 
 In short, with your data in the place of those below::
 
-    sets = choice_sets(alternatives=np.arange(N_ZONES), X=rich, Z=zones, pairs=distance, chosen=chosen)
+    sets = choice_sets(
+        alternatives=np.arange(N_ZONES), X=rich, Z=zones, pairs=distance, pair_names=["distance"], chosen=chosen
+    )
     model = ChoiceClassifier().fit(sets)
     print(model.summary())
-    after = model.simulate(sets, sets.without(3))
 """
 
 # %%
