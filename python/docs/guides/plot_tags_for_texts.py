@@ -7,9 +7,9 @@ the package and the module that a function belongs to.
 
 In short, with your data in the place of those below::
 
-    model = SoftmaxClassifier(random_state=0).fit(texts_train, Y_train)  # Y: a column of 0 and 1 for each tag
+    model = SoftmaxClassifier(random_state=0).fit(texts_train, tags_train)  # a list of tags for each text
     ranked, scores = model.predict_top_k(texts_test, 3)
-    binarizer.classes_[ranked[0]]
+    model.evaluate(texts_test, tags_test)
 """
 
 # %%
@@ -24,7 +24,6 @@ import re
 
 import numpy as np
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import MultiLabelBinarizer
 
 from manyclass import SoftmaxClassifier, plot
 from manyclass.datasets import TextVectorizer
@@ -48,7 +47,7 @@ def descriptions_of(name):
             yield " ".join(words[:60])
 
 
-tags_of = {text: [name.partition(".")[0], name] for name in MODULES for text in descriptions_of(name)}
+tags_of = {text: sorted({name.partition(".")[0], name}) for name in MODULES for text in descriptions_of(name)}
 texts, tags = list(tags_of), list(tags_of.values())
 
 print(f"{len(texts):,} texts; one of them, with the tags {tags[700]}:")
@@ -62,21 +61,19 @@ print(texts[700][:150])
 # column a tag, as scikit-learn makes it; with the names of its columns, ``(Y, names)``, classes have these names.
 
 texts_train, texts_test, tags_train, tags_test = train_test_split(texts, tags, test_size=0.25, random_state=0)
-binarizer = MultiLabelBinarizer(sparse_output=True)
-Y_train, Y_test = binarizer.fit_transform(tags_train), binarizer.transform(tags_test)
-model = SoftmaxClassifier(random_state=0).fit(texts_train, Y_train, vectorizer=TextVectorizer(min_df=2))
+model = SoftmaxClassifier(random_state=0).fit(texts_train, tags_train, vectorizer=TextVectorizer(min_df=2))
 
 # %%
 # Rank and measure
 # ----------------
-# ``predict_top_k`` gives the columns of the best tags; precision at k is the share of right ones among the first k.
-# Where probabilities are not needed, :class:`~manyclass.MarginClassifier` ranks about as well (:doc:`/choose`).
+# ``predict_top_k`` gives the best tags; precision at k is the share of right ones among the first k. Where
+# probabilities are not needed, :class:`~manyclass.MarginClassifier` ranks about as well (:doc:`/results`).
 
 ranked, scores = model.predict_top_k(texts_test, 3)
-print("precision at 1, 2, 3:", precision_at_k(Y_test.tocsr(), ranked, k=(1, 2, 3)).round(3))
-print("nDCG at 3:           ", round(ndcg_at_k(Y_test.tocsr(), ranked, k=3), 3))
-for text, row in zip(texts_test[:3], ranked, strict=False):
-    print(f"{', '.join(binarizer.classes_[row])}  <-  {text[:70]}")
+print("precision at 1, 2, 3:", precision_at_k(tags_test, ranked, k=(1, 2, 3)).round(3))
+print("nDCG at 3:           ", round(ndcg_at_k(tags_test, ranked, k=3), 3))
+for text, best in zip(texts_test[:3], ranked, strict=False):
+    print(f"{', '.join(best)}  <-  {text[:70]}")
 
 # %%
 # Why?
@@ -84,8 +81,8 @@ for text, row in zip(texts_test[:3], ranked, strict=False):
 # What each word adds to the score of a tag, and which words speak for a tag.
 
 (why,) = model.explain(texts_test[:1], 5)
-print(binarizer.classes_[why.label], dict(zip(why.features, why.contributions.round(2).tolist(), strict=True)))
-print("sklearn.cluster:", ", ".join(model.top_features(list(binarizer.classes_).index("sklearn.cluster"), 5)[0]))
+print(why.label, dict(zip(why.features, why.contributions.round(2).tolist(), strict=True)))
+print("sklearn.cluster:", ", ".join(model.top_features("sklearn.cluster", 5)[0]))
 
 # %%
 # One tag a text, with probabilities
