@@ -96,6 +96,7 @@ TAGGER = (
     (lambda: model("t").evaluate(TEXTS, ["nothing"] * 60), "no row has a label"),
     (lambda: model("t").evaluate(TEXTS, TAGS, unseen="ignore"), "'ignore'", "'drop'", "'error'"),
     (lambda: model("t").top_features("foods", 2), "'foods'", "not seen"),
+    (lambda: metrics.precision_at_k(TAGS, model("t").predict_top_k(TEXTS, 2)[0]), "Y_true[0]", "list of labels"),
     (lambda: model("t").save("no/such/folder/x.model"), "no/such/folder"),
     (lambda: manyclass.load("t.tsv"), "t.tsv", "safetensors"),
     (lambda: TextVectorizer(analyzer="words").fit(TEXTS), "'words'", "did you mean 'word'?"),

@@ -106,7 +106,7 @@ def label_rows(name: str, Y: Any) -> LabelRows:
         if not isinstance(row, list | tuple | set | frozenset | np.ndarray) or (
             isinstance(row, np.ndarray) and row.ndim != 1
         ):
-            raise TypeError(f"{name}[{i}] is {row!r}; it must be a list of labels")
+            raise TypeError(f"{name}[{i}] is no list; it must be a list of labels")
     indptr = np.cumsum([0, *map(len, Y)], dtype=np.int64)
     ids = checked_ids(name, list(chain.from_iterable(Y)), MOST_LABELS)
     twice, row = _core.sort_rows(indptr, ids)
