@@ -22,11 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fuzz.classifier_histories import ClassifierHistory
 from fuzz.histories import History
 from fuzz.other_histories import IndexHistory, WordsHistory
+from fuzz.raw_histories import RawHistory
 
 
 def made(number: int, folder: Path) -> History:
     """Begin the history of a number."""
-    kinds = (*(ClassifierHistory,) * 8, IndexHistory, WordsHistory)
+    kinds = (*(ClassifierHistory,) * 8, RawHistory, IndexHistory, WordsHistory)
     return kinds[number % len(kinds)](number, folder)
 
 

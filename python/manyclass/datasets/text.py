@@ -293,8 +293,21 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         return n_terms if self.analyzer == "char_wb" else n_terms // 2
 
     def _checked(self, documents: Iterable[str], max_n: int) -> list[str]:
-        """Return texts as a list, none of which may have too many terms."""
-        texts = checked_documents(documents)
+        """Return texts as a list, none of which may have too many terms.
+
+        Raises
+        ------
+        TypeError
+            If they are one str, or something that is no str is among them.
+        ValueError
+            If a text may have too many terms.
+        """
+        if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
+            raise TypeError(f"documents is a {type(documents).__name__}; it must be a list of str, a text each")
+        texts = list(column_of(documents))
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"documents[{i}] is {text!r}; it must be a str")
         longest = max(texts, key=len, default="")
         if (n_terms := self.most_terms(longest, max_n)) > MOST_TERMS:
             raise ValueError(
@@ -439,10 +452,8 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 
     def _terms(self, max_n: int, text: str) -> Iterable[str]:
         """Yield the terms of a text, few of which are held at once: all of them take a hundred times its bytes."""
-        if self.lowercase:
-            text = _folded(text) if self.words == "unicode" else text.lower()
-        elif self.words == "unicode":
-            text = _composed(text)
+        forms = (_composed, _folded) if self.words == "unicode" else (str, str.lower)
+        text = forms[bool(self.lowercase)](text)
         if self.analyzer == "word":
             words = word_finder(self.min_length_, self.words)(text)
             lengths = range(max(2, self.min_n), min(max_n, len(words)) + 1)
@@ -543,28 +554,3 @@ def _has_codes(text: str) -> bool:
     """Whether more than a tenth of the words are a digit or a letter that is no vowel; "don't" is one word here."""
     words = word_finder(1, "unicode")(re.sub("['\u2019]", "", _composed(text)))
     return sum(len(word) == 1 and word not in VOWELS for word in words) > PART_OF_CODES * len(words)
-
-
-def checked_documents(documents: Iterable[str]) -> list[str]:
-    """Return texts as a list.
-
-    Parameters
-    ----------
-    documents : iterable of str
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    TypeError
-        If they are one str, or something that is no str is among them.
-    """
-    if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
-        raise TypeError(f"documents is a {type(documents).__name__}; it must be a list of str, a text each")
-    texts = list(column_of(documents))
-    for i, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(f"documents[{i}] is {text!r}; it must be a str")
-    return texts

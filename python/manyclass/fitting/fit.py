@@ -402,14 +402,8 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     if state is None:
         costs.check_memory(Facts.of(seen.x, points.n_classes), plan)
     calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
-    labels = points.labels.ids
-    if not calls and points.n_classes > 2 and len(labels) >= SORTED and np.all(labels == labels[0]):
-        shown_label = shown(points.classes[labels[0]])
-        warn_user(
-            f"all {len(labels)} rows of a part have the label {shown_label}; a stream that is sorted by label ends far "
-            "from the fit to its rows: shuffle them",
-            UserWarning,
-        )
+    if not calls:
+        _tell_order(points)
     if is_time_to_fit(calls):
         rows = Points.joined(calls)
         calls = (rows,)
@@ -429,6 +423,15 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
         passes = planner.passes_of_call(planned_call[0].plan, after_fit=after_fit)
         call = replace(call, n_passes=1 if calls and after_fit else passes)  # of rows that will be fitted to soon
     return replace(_trained(planner, state, points, planned_call, call), calls=calls)
+
+
+def _tell_order(points: Points) -> None:
+    """Warn of a part of a stream, whose rows are not kept, that looks as if all rows were sorted by label."""
+    labels = points.labels.ids
+    if points.n_classes > 2 and len(labels) >= SORTED and np.all(labels == labels[0]):
+        rule = "a stream that is sorted by label ends far from the fit to its rows: shuffle them"
+        label = shown(points.classes[labels[0]])
+        warn_user(f"all {len(labels)} rows of a part have the label {label}; {rule}", UserWarning)
 
 
 def _trained(planner: Planner, state: State | None, points: Points, planned_call: PlannedCall, call: Call) -> State:

@@ -20,7 +20,7 @@ from manyclass.checks import canonical_csr, check_choice, check_flag, check_numb
 from manyclass.classifiers import predictions
 from manyclass.classifiers.exclusion import label_pattern, pattern_rows, seen_in
 from manyclass.datasets import SequenceEncoder, l2_normalize
-from manyclass.labels import readable
+from manyclass.labels import composed, readable
 from manyclass.training.passes import time_limit
 from manyclass.training.state import Features
 
@@ -160,7 +160,7 @@ class Predictor:
         rows = [request["row"]] if "row" in request else request["rows"]
         if not isinstance(rows, list) or not 1 <= len(rows) <= self._max_rows:
             raise ValueError(f"rows is {_shown(rows)}; it must be a list of 1 to {self._max_rows} rows")
-        approximate, exclude, among = request.get("approximate", False), request.get("exclude"), request.get("among")
+        approximate = request.get("approximate", False)
         check_flag("approximate", approximate)
         if approximate and not self._recall:
             raise ValueError("approximate is true; this server was started without --approximate and has no index")
@@ -172,11 +172,7 @@ class Predictor:
         threshold = request.get("threshold", self._threshold)
         least = predictions.least_score(threshold, is_probability=self._has_probabilities)
         X = self._matrix(rows)
-        if exclude is not None:
-            exclude = self._excluded([exclude] if "row" in request and exclude != "seen" else exclude, rows, X)
-        if among is not None:
-            for_all = isinstance(among, list) and not any(isinstance(label, list) for label in among)
-            among = self._pattern([among] if for_all else among, 1 if for_all else len(rows), "among")
+        exclude, among = self._patterns(request, rows, X)
         X = l2_normalize(sp.csr_array(X)) if self._normalize else X
         return Query(X, k, exclude, among, approximate, least)
 
@@ -203,6 +199,16 @@ class Predictor:
         rule = f"{'a text, ' * self._takes_texts}a list of {lists}, or an object with the keys 'indices' and 'values'"
         raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")
 
+    def _patterns(self, request: dict[str, Any], rows: list[Any], X: Any) -> tuple[Any, Any]:
+        """Return the classes that rows are not to get, and those among which they are ranked; None: not asked for."""
+        exclude, among = request.get("exclude"), request.get("among")
+        if exclude is not None:
+            exclude = self._excluded([exclude] if "row" in request and exclude != "seen" else exclude, rows, X)
+        if among is not None:
+            for_all = isinstance(among, list) and not any(isinstance(label, list) for label in among)
+            among = self._pattern([among] if for_all else among, 1 if for_all else len(rows), "among")
+        return exclude, among
+
     def _excluded(self, lists: Any, rows: list[Any], X: Any) -> sp.csr_array:
         if lists == "seen" and not (self._takes_histories and isinstance(rows[0], list)):
             return seen_in(X, self._classes, self._column_labels, self._n_features)
@@ -219,7 +225,8 @@ class Predictor:
         if not all(any(set(map(type, labels)) <= kind for kind in LABELS) for labels in lists):
             raise ValueError(f"{name} must hold labels of one kind in each list, all texts or all numbers")
         if self._longest:  # NumPy would give each label of a list the length of the longest, whatever a client sends
-            lists = [[a for a in labels if not isinstance(a, str) or len(a) <= self._longest] for labels in lists]
+            most = self._longest
+            lists = [[a for a in labels if not isinstance(a, str) or len(composed(a)) <= most] for labels in lists]
         if self._classes.dtype.kind in "mM":
             return [np.array(labels, dtype=self._classes.dtype) for labels in lists]
         if self._named:
