@@ -271,7 +271,7 @@ class ApproximateAnswers:
         W has numbers that are not finite or too large."""
         weights, options = self.weights, {"normalizers": normalizers, "twice": twice, "n_threads": n_threads}
         if self.copy is None:
-            columns = {"n_coded": weights.n_hidden, "has_intercept": weights.intercept_column}
+            columns: dict[str, Any] = {"n_coded": weights.n_hidden, "has_intercept": weights.intercept_column}
             self.copy = _core.ByteRows(weights.matrix, **columns, n_threads=n_threads)
         parts = []
         for first in range(0, max(1, x.shape[0]), BLOCK_ROWS):
