@@ -207,7 +207,7 @@ CASES = {
     "no object": (
         "checkpoint_pairs",
         {"metadata": lambda m: m | {"numbers": "3"}},
-        "'numbers' is no JSON object",
+        "is damaged: TypeError",
     ),
     "rows of labels": (
         "csr_labels",

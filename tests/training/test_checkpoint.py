@@ -245,7 +245,7 @@ def test_damaged_checkpoints_are_refused(tmp_path):
         with pytest.raises(ValueError, match=path.name):
             softmax(solver="implicit").fit(X, Y, checkpoint=tmp_path, resume=True)
     softmax(solver="implicit").fit(X, Y).save(path)
-    with pytest.raises(ValueError, match="is no manyclass checkpoint"):
+    with pytest.raises(ValueError, match="is not a checkpoint of manyclass"):
         softmax(solver="implicit").fit(X, Y, checkpoint=tmp_path, resume=True)
 
 

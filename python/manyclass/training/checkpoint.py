@@ -36,20 +36,9 @@ import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
-from manyclass.weights.tensor_file import (
-    PathLike,
-    Position,
-    Resumable,
-    Saved,
-    TensorFile,
-    check_version,
-    make_metadata,
-    open_tensors,
-    reading,
-    write_tensors,
-)
+from manyclass.weights.tensor_file import PathLike, Position, Saved, make_metadata, open_format, reading, write_tensors
 
-FORMAT, FORMAT_VERSION = "manyclass checkpoint", 1
+FORMAT = ("manyclass checkpoint", 1, "a checkpoint")  # with its version, and in words
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 EVERY = "10min"
 OF_A_RUN = ("n_jobs", "verbose", "random_state")  # what may be another where a fit is resumed; a seed is kept beside
@@ -79,18 +68,18 @@ class Stage:
     def __init__(self, path: Path, fit: dict[str, Any], checkpoints: Checkpoints) -> None:
         self._path, self._fit, self._checkpoints, self._last = path, fit, checkpoints, time.monotonic()
 
-    def begin(self, training: Resumable) -> Position:
+    def begin(self, training: Any) -> Position:
         """Give a training what the file has, if there is one; raises ValueError for that of another fit."""
         if not (self._checkpoints.resumes and self._path.exists()):
             return Position()
-        file = open_tensors(self._path)
-        fit_of_file = _metadata(file, "fit")
-        for name, value in self._fit.items():
-            if not _alike(fit_of_file.get(name), value):
-                was = f"its {name} was {fit_of_file.get(name)!s:.500}, now it is {value}"
-                raise ValueError(f"{self._path} is of another fit: {was}; name another checkpoint folder")
+        file = open_format(self._path, *FORMAT)
         with reading(file):
-            saved = Saved(file, _as_now(_metadata(file, "numbers")))
+            fit_of_file, numbers = (json.loads(file.metadata[name]) for name in ("fit", "numbers"))
+            for name, value in self._fit.items():
+                if not _alike(fit_of_file.get(name), value):
+                    was = f"its {name} was {fit_of_file.get(name)!s:.500}, now it is {value}"
+                    raise ValueError(f"{file.path} is of another fit: {was}; name another checkpoint folder")
+            saved = Saved(file, _as_now(numbers))
             _check_like("numbers", saved.numbers, {**training.numbers(), "position": vars(Position())})
             training.restore(saved)
             position = Position(**saved.numbers["position"])
@@ -104,12 +93,12 @@ class Stage:
             return n_passes is not None and n_passes % int(every) == 0
         return time.monotonic() - self._last >= every
 
-    def write_or_warn(self, training: Resumable, position: Position) -> bool:
+    def write_or_warn(self, training: Any, position: Position) -> bool:
         """Put the file in the place of the one before; where that fails, warn, and return False."""
         self._last = time.monotonic()
         arrays = {name: array for name, array in training.arrays().items() if array.size}
         numbers = {**training.numbers(), "position": vars(position)}
-        metadata = make_metadata(FORMAT, FORMAT_VERSION, fit=self._fit, numbers=numbers)
+        metadata = make_metadata(*FORMAT[:2], fit=self._fit, numbers=numbers)
         try:
             write_tensors(self._path, arrays, metadata)
         except OSError as error:
@@ -150,17 +139,6 @@ def _check_like(name: str, value: Any, like: Any) -> None:
         check_number(name, value, low=0, high=2**63 - 1, integer=True)
     elif not (value is None and like is None) and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise TypeError(f"{name} is {value!r:.200}; it must be a number")
-
-
-def _metadata(file: TensorFile, name: str) -> dict[str, Any]:
-    if file.metadata.get("format") != FORMAT:
-        raise ValueError(f"{file.path} is no {FORMAT}: its format is {file.metadata.get('format')!r}")
-    check_version(file, FORMAT_VERSION)
-    with reading(file):
-        described = json.loads(file.metadata[name])
-        if not isinstance(described, dict):
-            raise TypeError(f"{name!r} is no JSON object")
-    return described
 
 
 @dataclass
@@ -234,9 +212,9 @@ class Checkpoints:
     def _seed_there(self) -> int | None:
         if not (self.resumes and self._path(0).exists()):
             return None
-        file = open_tensors(self._path(0))
+        file = open_format(self._path(0), *FORMAT)
         with reading(file):
-            return int(_metadata(file, "fit")["random_state"])
+            return int(json.loads(file.metadata["fit"])["random_state"])
 
 
 def _told(value: Any) -> str:

@@ -56,18 +56,8 @@ from manyclass.training.minibatches import (
 )
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, Plan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
-from manyclass.training.state import (
-    FACTORS,
-    EarlierModel,
-    History,
-    LocalState,
-    Points,
-    Squares,
-    Starts,
-    State,
-    finite_floats,
-)
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix, Mixture
+from manyclass.training.state import EarlierModel, History, LocalState, Points, Squares, Starts, State, set_new_rows
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix, Mixture
 from manyclass.weights.weights import FeatureScaling, Weights
 
 SMALLEST_RATE = 1e-300  # what is left of the step size of a stream whose weights shrink and shrink
@@ -312,7 +302,7 @@ def shrink(
     if share < 1 or n < fewest:
         return replace(squares, shrinking=shrinking), 1.0
     sums, squares_of_gains = shrinking[2:].reshape(2, -1)
-    factor = _core.best_shrinking(sums, squares_of_gains, FACTORS, n)
+    factor = _core.best_shrinking(sums, squares_of_gains, Squares.factors, n)
     if factor != 1:
         weights.matrix[:] *= np.float32(factor)
     return replace(squares, shrinking=NO_DOUBLES), factor
@@ -321,9 +311,10 @@ def shrink(
 def _gains(weights: Weights, points: Points, rows: NDArray[np.int64], n_threads: int) -> tuple[Doubles, Doubles]:
     """Return by how much each factor makes the log-losses of points smaller, summed, and the sums of its squares."""
     if not len(rows):
-        return np.zeros(len(FACTORS)), np.zeros(len(FACTORS))
+        return np.zeros(len(Squares.factors)), np.zeros(len(Squares.factors))
     scores = np.concatenate([z for _, z in weights.score_tiles(points.x[rows], n_threads)])
-    return _core.shrinking_gains(scores, np.ascontiguousarray(weights.intercept), points.labels.ids[rows], FACTORS)
+    intercept = np.ascontiguousarray(weights.intercept)
+    return _core.shrinking_gains(scores, intercept, points.labels.ids[rows], Squares.factors)
 
 
 # Linear models of one label a row that go on
@@ -433,24 +424,6 @@ def _points_go_on(
     if not before.counted:
         squares = replace(squares, features=squares.features + plan.max_iter * features)
     return Trained(trained.weights, trained.curve, rate, squares)
-
-
-def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.intp], starts: Starts | None) -> None:
-    """Write what classes begin at that are not in `position`.
-
-    Raises
-    ------
-    ValueError
-        If a vector has another shape than rows of weights, or is not finite in float32.
-    """
-    if starts is None:
-        return
-    coef: Floats = weights.coef
-    new = np.setdiff1d(np.arange(len(classes)), position)
-    for k, label in zip(new, classes[new].tolist(), strict=True):
-        if label in starts:
-            shape = (coef.shape[1],)
-            coef[k] = finite_floats(f"new_classes[{label!r}]", starts[label], shape, ", as a row of coef_")
 
 
 # Weights on pairs, rows over phi, and both beside each other

@@ -200,7 +200,8 @@ def drive(
         - `describe(last)` says what the bar has after the visits [0, last) of a pass.
         - `finish(n_pass)` ends a whole pass; it returns its mean loss, and whether training is done.
         - `verdict(last_loss)` returns how the loss of the last pass, or anything before, shows divergence, or None.
-        - `arrays`, `numbers` and `restore` are those of a `Resumable`, where there are checkpoints.
+        - where there are checkpoints: `arrays()`, which it moves, as they are in memory; `numbers()`, what else it
+          moves, as JSON has it; and `restore(saved)`, which takes over both.
     state : object
         Kept up to date for the callback: `n_iter` passes made, `seconds` of training, the mean `loss` of the last pass.
     callback : callable or None
@@ -330,7 +331,7 @@ class _Drive:
         if self._stage is not None and not self.is_written:
             self.is_written = self._stage.write_or_warn(self, self.at)
 
-    # As `Resumable`: what the passes have, and the state of any passes
+    # For checkpoints: what the passes have, and the state of any passes
 
     def arrays(self) -> Any:
         """Return the arrays of the passes."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -315,7 +315,6 @@ def _stacked(parts: list[Matrix], n_features: int) -> Matrix:
 DOUBLES = frozenset({"offset", "features", "curvatures", "shrinking", "scales", "precisions"})
 ADAGRAD = ("embeddings", "classes", "values", "intercept")  # its sums
 SUMS = (*ADAGRAD, "features", "curvatures", "shrinking", "precisions")
-FACTORS = np.geomspace(0.1, 1.0, 21)[:-1]  # by which the weights of a linear model may be multiplied: see `shrink`
 
 
 @dataclass(frozen=True)
@@ -344,6 +343,9 @@ class Squares:
     precisions : ndarray of shape (n,) or (0,), float64
         How well these are known.
     """
+
+    # By which the weights of a linear model may be multiplied: see `shrink`.
+    factors: ClassVar[Doubles] = np.geomspace(0.1, 1.0, 21)[:-1]
 
     embeddings: Floats = field(default_factory=lambda: NO_FLOATS)
     classes: Floats = field(default_factory=lambda: NO_FLOATS)
@@ -419,7 +421,7 @@ def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]
         shapes |= dict.fromkeys(("scales", "precisions"), (3 if weights.has_pairs else 1,))
     if weights.is_linear:
         shapes |= {"features": (weights.n_features + 1,), "curvatures": (weights.n_classes,)}
-        shapes |= {"shrinking": (2 + 2 * len(FACTORS),)}
+        shapes |= {"shrinking": (2 + 2 * len(Squares.factors),)}
     if weights.has_pairs:
         shapes |= {"values": weights.values.shape, "intercept": (weights.n_classes,), "offset": (1,)}
     return {IN_FILE[name]: (np.float64 if name in DOUBLES else np.float32, shape) for name, shape in shapes.items()}
@@ -486,6 +488,24 @@ class LocalState:
 # The state
 
 Starts = Mapping[Any, ArrayLike]  # the weights at which new classes begin, by label
+
+
+def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.intp], starts: Starts | None) -> None:
+    """Write what classes begin at that are not in `position`.
+
+    Raises
+    ------
+    ValueError
+        If a vector has another shape than rows of weights, or is not finite in float32.
+    """
+    if starts is None:
+        return
+    coef: Floats = weights.coef
+    new = np.setdiff1d(np.arange(len(classes)), position)
+    for k, label in zip(new, classes[new].tolist(), strict=True):
+        if label in starts:
+            shape = (coef.shape[1],)
+            coef[k] = finite_floats(f"new_classes[{label!r}]", starts[label], shape, ", as a row of coef_")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ padded to a whole cache line lets the arrays of a mapped file start at cache lin
 checks the header and the length of the file.
 
 Files of models, of indexes, of word vectors and of checkpoints share the checks on arrays and numbers that stand behind
-it here, and lists of strings as arrays. `Saved` is what a checkpoint's file has for a training that is `Resumable`.
+it here, and lists of strings as arrays. `Saved` is what a checkpoint's file has for a training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -375,22 +375,6 @@ class Position:
     curve: list[float] = field(default_factory=list)
     first: int = 0
     ended: bool = False
-
-
-class Resumable(Protocol):
-    """A training that can be stopped between two visits."""
-
-    def arrays(self) -> Arrays:
-        """Return the arrays that it moves, as they are in memory."""
-        ...
-
-    def numbers(self) -> dict[str, Any]:
-        """Return what else it moves, as JSON has it."""
-        ...
-
-    def restore(self, saved: Saved) -> None:
-        """Take over the arrays and the numbers."""
-        ...
 
 
 def encode_text(name: str, strings: Iterable[Any]) -> dict[str, NDArray[Any]]:
