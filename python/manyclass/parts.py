@@ -72,10 +72,16 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def part_class(base: type[Part], name: str, settings: tuple[Setting, ...], text: str, module: str) -> type[Part]:
-    """Make the class of a part whose parameters are known as data."""
-    fields = {"__module__": module, "__doc__": document(text, settings), "name": name, "settings": settings}
-    return type(class_name(name), (base,), fields)
+Description = tuple[str, tuple[Setting, ...], str]  # of a part: its name, its parameters and what it is
+
+
+def part_classes(base: type[Part], module: str, descriptions: Iterable[Description]) -> dict[str, type[Part]]:
+    """Make the classes of parts whose parameters are known as data."""
+    kinds: dict[str, type[Part]] = {}
+    for name, settings, text in descriptions:
+        fields = {"__module__": module, "__doc__": document(text, settings), "name": name, "settings": settings}
+        kinds[name] = type(class_name(name), (base,), fields)
+    return kinds
 
 
 def document(text: str, settings: tuple[Setting, ...]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from manyclass.checks import Setting, check_choice
-from manyclass.parts import Part, class_name, part_class
+from manyclass.parts import Part, class_name, part_classes
 from manyclass.registry import parts, settings_with
 
 MOST_HEAD = int(settings_with("selection", {"heads"})[0].high)
@@ -94,13 +94,11 @@ def search_name(index: Any) -> str:
     return str(name)
 
 
-SAMPLERS: dict[str, type[Part]] = {
-    name: part_class(
-        Sampler, name, (*facts.parameters, *settings_with("selection", facts.flags)), facts.sentence, __name__
-    )
+_OF_THE_CORE = [
+    (name, (*facts.parameters, *settings_with("selection", facts.flags)), facts.sentence)
     for name, facts in parts("selection").items()
-}
-SAMPLERS["search"] = Search
+]
+SAMPLERS = part_classes(Sampler, __name__, _OF_THE_CORE) | {"search": Search}
 
 for _made in SAMPLERS.values():
     globals()[_made.__name__] = _made

@@ -25,7 +25,7 @@ trains embeddings and several labels by minibatches. `Natural` and `MonteCarlo` 
 from __future__ import annotations
 
 from manyclass.checks import Setting
-from manyclass.parts import Part, class_name, part_class
+from manyclass.parts import Part, class_name, part_classes
 from manyclass.registry import PartFacts, names, parts, settings, settings_with
 
 
@@ -56,37 +56,24 @@ def _text(facts: PartFacts) -> str:
     return f"{facts.sentence.rstrip('.')}{source}.\n\n{bias}"
 
 
-SOLVERS: dict[str, type[Part]] = {
-    name: part_class(Solver, name, _settings(facts), _text(facts), __name__) for name, facts in parts("solver").items()
-}
-SOLVERS["lbfgs"] = part_class(
-    Solver,
-    "lbfgs",
-    settings("full_batch"),
-    "L-BFGS in double precision over the exact gradient of all points, to the optimum.",
-    __name__,
-)
-SOLVERS["adagrad"] = part_class(
-    Solver,
-    "adagrad",
-    settings_with("solver", {"adagrad", "log_q"}),
+_ADAGRAD = (
     "Minibatches with a step size for each row of W and each embedding, that falls with its squared gradients "
-    "(Duchi et al. 2011).\n\nBiased where classes are drawn: the logarithm of a sampled sum is trained.",
-    __name__,
+    "(Duchi et al. 2011).\n\nBiased where classes are drawn: the logarithm of a sampled sum is trained."
 )
-LOCAL_STEPS: dict[str, type[Part]] = {
-    name: part_class(LocalStep, name, (*facts.parameters, *settings_with("local_step", {name})), _text(facts), __name__)
+_LBFGS = "L-BFGS in double precision over the exact gradient of all points, to the optimum."
+_GAUSSIAN = "A Gaussian posterior over the weights with diagonal covariance (Ruiz et al. 2018, section 3.1)."
+_OF_THE_CORE = [(name, _settings(facts), _text(facts)) for name, facts in parts("solver").items()]
+_OF_THIS_LAYER = [
+    ("lbfgs", settings("full_batch"), _LBFGS),
+    ("adagrad", settings_with("solver", {"adagrad", "log_q"}), _ADAGRAD),
+]
+_STEPS = [
+    (name, (*facts.parameters, *settings_with("local_step", {name})), _text(facts))
     for name, facts in parts("local_step").items()
-}
-POSTERIORS: dict[str, type[Part]] = {
-    "gaussian": part_class(
-        Posterior,
-        "gaussian",
-        settings("posterior"),
-        "A Gaussian posterior over the weights with diagonal covariance (Ruiz et al. 2018, section 3.1).",
-        __name__,
-    )
-}
+]
+SOLVERS = part_classes(Solver, __name__, _OF_THE_CORE + _OF_THIS_LAYER)
+LOCAL_STEPS = part_classes(LocalStep, __name__, _STEPS)
+POSTERIORS = part_classes(Posterior, __name__, [("gaussian", settings("posterior"), _GAUSSIAN)])
 
 for _made in (*SOLVERS.values(), *LOCAL_STEPS.values(), *POSTERIORS.values()):
     globals()[_made.__name__] = _made

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from manyclass import models, samplers, solvers
-from manyclass.parts import Given, Part, Setting, class_name, document, part_class, resolve_part, same
+from manyclass.parts import Given, Part, Setting, class_name, document, part_classes, resolve_part, same
 from manyclass.registry import names, parts
 
 ALL = {**solvers.SOLVERS, **samplers.SAMPLERS, **models.MODELS, **solvers.LOCAL_STEPS, **solvers.POSTERIORS}
@@ -253,7 +253,7 @@ def test_only_a_default_of_the_same_type_counts_as_left(value, default, expected
 
 
 def test_a_part_made_of_data_is_a_class_like_one_that_is_written():
-    made = part_class(Part, "my_part", (NUMBER, FLAG), "It does things.", "somewhere")
+    made = part_classes(Part, "somewhere", [("my_part", (NUMBER, FLAG), "It does things.")])["my_part"]
     assert (made.__name__, made.name, made.__module__) == ("MyPart", "my_part", "somewhere")
     assert str(inspect.signature(made)) == "(*, gain=0.5, shuffle=True)"
     assert repr(made(gain=0.25)) == "MyPart(gain=0.25)"
@@ -271,7 +271,7 @@ def test_a_part_made_of_data_is_a_class_like_one_that_is_written():
     for wrong in ("my_prt", 3, None, made, solvers.UMax()):
         with pytest.raises(ValueError, match="it must be one of 'my_part' or an object of here"):
             resolve_part("solver", wrong, choices, "here")
-    same_name = part_class(Part, "my_part", (), "Another.", "elsewhere")
+    same_name = part_classes(Part, "elsewhere", [("my_part", (), "Another.")])["my_part"]
     with pytest.raises(ValueError, match="it must be one of 'my_part' or an object of here"):
         resolve_part("solver", same_name(), choices, "here")
 
