@@ -30,6 +30,7 @@ from manyclass.labels import (
     join_labels,
     labels_by_row,
     labels_to_fit,
+    positions_of,
     sorted_classes,
     unseen_error,
 )
