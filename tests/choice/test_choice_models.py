@@ -167,11 +167,36 @@ def test_constants_by_group_and_constraints_hold(seed):
         ({"cost": 0}, "'cost', which is no coefficient"),
         ({"z0": "s9"}, "must be 'positive'"),
         ({"z0": "z1", "z1": "z0"}, "twice"),
+        ({"dissimilarity[0]": 0}, "is 0; it must be finite, more than 0"),
+        ({"dissimilarity[0]": -1.0}, "is -1.0; it must be finite, more than 0"),
+        ({"dissimilarity[0]": "negative"}, "is 'negative'; it must be"),
     ],
 )
 def test_constraints_that_make_no_sense_are_refused(constraints, message):
     with pytest.raises(ValueError, match=message):
-        ChoiceClassifier(constraints=constraints).fit(world(0)[0])
+        ChoiceClassifier(nests=[0, 0, 1, 1, 1], constraints=constraints).fit(world(0)[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*at its bound")
+def test_nests_by_name_are_those_of_each_alternative(seed):
+    sets = replace(world(seed)[0], alternatives=np.array([*"abcde"]))
+    named = ChoiceClassifier(nests={"u": ["c", "a"], "v": ["e", "b"]}).fit(sets)
+    each = ChoiceClassifier(nests=["u", "v", "u", "d alone", "v"]).fit(sets)
+    np.testing.assert_array_equal(named.coef_, each.coef_)
+    assert named.coef_names_ == each.coef_names_
+
+
+def test_a_dissimilarity_that_is_positive_may_exceed_1():
+    """Alternatives of a nest that are less alike than independent ones."""
+    rng = np.random.default_rng(0)
+    cost = rng.normal(size=(3000, 3))
+    u = cost * [1, 1, 1] + rng.gumbel(size=cost.shape)
+    u[:, :2] += 1.5 * rng.normal(size=(3000, 1)) * [1, -1]
+    sets = choice_sets(pairs={"cost": cost}, chosen=np.argmax(u, axis=1))
+    how = {"constants": "none", "nests": [0, 0, 1]}
+    model = ChoiceClassifier(**how, constraints={"dissimilarity[0]": "positive"}).fit(sets)
+    assert model.coef_[1] > 1.1
+    assert model.std_errors_[1] > 0
 
 
 # The estimator
@@ -190,6 +215,9 @@ def test_constraints_that_make_no_sense_are_refused(constraints, message):
         ({"nests": [0, 0], "noise": "normal"}, "with nests it must be 'gumbel'"),
         ({"nests": [0, 0]}, r"nests has shape \(2,\)"),
         ({"covariance": "clustered"}, "have no persons"),
+        ({"constraints": ["z0"]}, "constraints is .'z0'.; it must be None or a mapping"),
+        ({"nests": {"a": [0, 1], "b": [1, 2]}}, "nests has an alternative twice"),
+        ({"nests": {"a": [0, 9]}}, "nests of 'a' has 9, which is none of the alternatives 0, 1"),
     ],
 )
 def test_parameters_are_checked(how, message):
@@ -317,6 +345,10 @@ def test_labels_keep_their_type_in_a_file(tmp_path, labels):
     sets = replace(world(0)[0], alternatives=labels)
     ChoiceClassifier(alpha={"pairs": np.float64(0.1)}, tol=np.float32(1e-4)).fit(sets).save(tmp_path / "m")
     loaded = manyclass.load(tmp_path / "m")
+    if labels.dtype.kind in "uiMU":
+        named = ChoiceClassifier(constants="alternative", reference=labels[1], alpha=1.0).fit(sets)
+        named.save(tmp_path / "m")
+        assert manyclass.load(tmp_path / "m").reference == labels[1:2].tolist()[0]
     assert loaded.classes_.dtype == labels.dtype
     assert loaded.classes_.tolist() == labels.tolist()
     assert loaded.get_params()["alpha"] == {"pairs": 0.1}

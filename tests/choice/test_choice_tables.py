@@ -230,6 +230,9 @@ def test_sparse_and_masked_flags_are_looked_at():
         ({"cost": [1, 2, 1e200, 3]}, {}, r"row 2 of cost has 1e\+200; it must be a finite number up to 1e\+60"),
         ({"cost": ["1", "2", "1_0", "3"]}, {}, "row 2 of cost has '1_0'"),
         ({"offset": [0, 0, np.inf, 0]}, {}, "row 2 of offset has inf; it must be a finite number"),
+        ({"hhwgt": [1.0, 2, 3, 4]}, {}, "columns 'hhwgt' look like weights"),
+        ({"trip_id": [1, 2, 3, 4]}, {}, "columns 'trip_id' look like weights or numbers of rows"),
+        ({}, {"features": {"pair": ["cost"]}}, "a kind of features is 'pair'; it must be one of 'choosers'"),
         ({"wt": [1.0, 2, 3, 4]}, {}, "columns 'wt' look like weights .*features=.'cost'.*weight='wt'"),
         ({"expfactor": [1.0] * 4, "wgt": [1] * 4}, {}, "columns 'expfactor', 'wgt' look like weights"),
         ({"Unnamed: 0": [0, 1, 2, 3]}, {}, "columns 'Unnamed: 0' look like weights or numbers of rows"),
@@ -254,6 +257,15 @@ def test_long_tables_that_lie_are_refused(columns, how, message):
 def test_a_table_without_its_columns_says_what_it_looks_for():
     with pytest.raises(ValueError, match=r"looks for 'chooser' .chooser., 'alternative' .*; it has 'id', 'mode'"):
         from_long({"id": [1], "mode": [2]})
+
+
+def test_what_is_no_table_is_refused_and_one_name_is_a_list_of_one():
+    for table in ([1, 2], np.ones((3, 2)), choice_sets(pairs={"x": np.ones((3, 2))}), "trips.csv"):
+        with pytest.raises(ValueError, match=f"the table is a {type(table).__name__}; it must be a data frame"):
+            from_long(table)
+    assert from_long(LONG, features="cost").pair_names == ("cost",)
+    assert from_long(LONG, features={"pairs": "cost"}).pair_names == ("cost",)
+    assert from_wide(WIDE, **HOW, choosers="income").chooser_names == ("income",)
 
 
 def test_two_columns_of_one_name_are_refused():
@@ -329,6 +341,9 @@ def test_choices_that_are_not_available_are_counted_and_left_out():
         ({"ta": [1, "fast", 2]}, {}, "row 1 of ta has 'fast'; it must be a finite number"),
         ({"income": [1, np.nan, 2]}, {"choosers": ["income"]}, "row 1 of income has nan; it must be a finite number"),
         ({}, {"counts": {"a": "n_a"}}, "chosen and counts are both given"),
+        ({}, {"pairs": ["ta"]}, "pairs is a list; it must be a mapping"),
+        ({}, {"pairs": {"time": ["ta", "tb"]}}, "time is a list; it must be a mapping"),
+        ({}, {"available": "bus"}, "available is a str; it must be a mapping"),
     ],
 )
 def test_wide_tables_that_lie_are_refused(columns, how, message):

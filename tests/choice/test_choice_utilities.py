@@ -81,6 +81,7 @@ def test_formulas_read_as_they_do_in_python():
     assert values("b * where(x > 1, y, -y) - (c + d) * 2") == {"b": [-4, 5, 6], "c": [-2] * 3, "d": [-2] * 3}
     assert values("b * (x ** 2 - 1) / 2") == {"b": [0, 1.5, 4]}  # Box and Cox
     assert values("b * ((s == 'u') & (1 < x <= 3)) + x * c") == {"b": [0, 0, 1], "c": [1, 2, 3]}
+    assert values("b * x\n  + c * y  # of y\n  - b") == {"b": [0, 1, 2], "c": [4, 5, 6]}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,8 @@ def test_formulas_read_as_they_do_in_python():
         ("b * [x for x in ()]", "is not among"),
         ("log(x, x) * b", "is not among"),
         ("b * s", "the column 's' has no numbers"),
+        ("b * (x > 1 & x < 3)", "put each comparison beside & or | into parentheses"),  # x > (1 & x) < 3 in Python
+        ("b * (x == 1 | x > 2)", "put each comparison beside & or | into parentheses"),
         ("b * (x", "cannot be read"),
         ("-" * 100_000 + "x", "cannot be read"),
     ],
@@ -119,8 +122,15 @@ def test_tables_and_utilities_must_fit_each_other(seed):
     table["cost_car"][table["has_car"] == 0] = np.nan  # nobody who may take it has one
     wide(table)
     table["cost_car"][:] = np.nan
-    with pytest.raises(ValueError, match=r"row \d+, column 2 of b_cost has nan; it must be a finite number"):
+    with pytest.raises(ValueError, match=r"row \d+ of cost_car has nan; it must be a finite number"):
         wide(table)
+    table["cost_car"] = np.where(np.arange(400) == 7, "high", "2")
+    table["has_car"][7] = 1
+    with pytest.raises(ValueError, match="row 7 of cost_car has 'high'; it must be a finite number"):
+        wide(table)
+    table["cost_car"], table["income"][9] = np.ones(400), -1.0
+    with pytest.raises(ValueError, match="row 9 of 'b_rich' in the utility of 'car' has nan"):
+        wide({**table, "has_car": np.ones(400), "area": np.full(400, "town")})
 
 
 def test_a_changed_column_changes_all_that_follows_from_it(seed):
@@ -135,6 +145,8 @@ def test_a_changed_column_changes_all_that_follows_from_it(seed):
     assert (model.predict_proba(changed.without("bus"))[:, 1] == 0).all()
     with pytest.raises(ValueError, match="must be that of the table"):
         sets.changed(income=np.ones(3))
+    with pytest.raises(ValueError, match="'b_cost' is no column of the table that features follow"):
+        sets.changed(b_cost=lambda v: v)  # which the next change of a column would undo
 
 
 def test_formulas_of_long_tables_follow_a_changed_column(seed):

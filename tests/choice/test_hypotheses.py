@@ -7,7 +7,7 @@ from test_choice_utilities import trips, wide
 
 from manyclass import ChoiceClassifier
 from manyclass.choice import RandomCoefficients
-from manyclass.datasets import choice_sets, from_long
+from manyclass.datasets import choice_sets, from_long, from_wide
 
 
 def test_hausman_compares_what_two_models_share(seed):
@@ -110,8 +110,9 @@ def test_elasticities_follow_what_was_made_of_a_column(seed):
         np.testing.assert_allclose(effects, (up - down) / 2e-5, atol=1e-6)
     with pytest.raises(ValueError, match="name no alternative"):
         model.elasticities(sets, "cost_car", "car")
-    with pytest.raises(ValueError, match="alternative must be"):
-        model.elasticities(sets, "b_cost")
+    for alternative in (None, "car"):
+        with pytest.raises(ValueError, match="'b_cost' is no column of the table that features follow"):
+            model.elasticities(sets, "b_cost", alternative)
 
 
 def test_elasticities_of_a_formula_are_those_of_a_new_table(seed):
@@ -164,3 +165,45 @@ def test_what_varies_among_persons_is_worth_a_median_to_them(seed):
     assert worth["std_error"] == pytest.approx(error, rel=0.02)
     with pytest.raises(ValueError, match="varies among persons"):
         model.simulate(sets, sets, price="cost")
+
+
+def test_elasticities_of_wide_formulas_follow_columns_and_no_feature_alone(seed):
+    pytest.importorskip("formulaic")
+    table, modes = trips(seed), ["bus", "car"]
+    table["mode"] = np.where(table["mode"] == "walk", "bus", table["mode"])
+    how = {"alternatives": modes, "pairs": {"cost": {mode: f"cost_{mode}" for mode in modes}}, "chosen": "mode"}
+    sets = from_wide(table, **how, formula="cost + cost:income")
+    model = ChoiceClassifier().fit(sets)
+    shares = [
+        model.predict_proba(
+            from_wide({**table, "cost_car": table["cost_car"] * f}, **how, formula="cost + cost:income")
+        )
+        for f in (1 + 1e-5, 1 - 1e-5, 1)
+    ]
+    above, below, middle = (share.sum(axis=0) for share in shares)
+    np.testing.assert_allclose(model.elasticities(sets, "cost_car"), (above - below) / 2e-5 / middle, atol=1e-6)
+    with pytest.raises(
+        ValueError, match="'cost' is no column of the table that features follow; there are .*'cost_car'"
+    ):
+        model.elasticities(sets, "cost", "car")  # the feature alone, without cost:income
+
+
+def test_questions_name_what_is_wrong_with_them(seed):
+    sets = wide(trips(seed))
+    model = ChoiceClassifier().fit(sets)
+    plain = choice_sets(pairs={"cost": np.random.default_rng(seed).normal(size=(9, 3))}, chosen=np.arange(9) % 3)
+    fitted = ChoiceClassifier(alpha=1.0).fit(plain)
+    for hypotheses in (np.ones((1, 2)), [], np.ones((2, 2, 2))):
+        with pytest.raises(
+            ValueError, match=r"hypotheses have shape .*; they must be names, or a matrix with 5 columns"
+        ):
+            model.wald_test(hypotheses)
+    with pytest.raises(TypeError, match="change is '-1'; it must be a number"):
+        model.willingness_to_pay("b_time", "b_cost", change="-1")
+    with pytest.raises(ValueError, match="'csot' is no feature that can be changed"):
+        fitted.elasticities(plain, "csot", 0)
+    with pytest.raises(ValueError, match=r"^alternative has 7, which is none of the alternatives 0, 1, 2"):
+        fitted.elasticities(plain, "cost", 7)
+    for values in (1.0, [1.0, 2.0]):
+        with pytest.raises(ValueError, match=r"the new column has shape .*; it must be \(27,\)"):
+            plain.changed(cost=values)

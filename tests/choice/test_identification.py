@@ -8,6 +8,7 @@ from choice_twins import log_likelihoods
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import ChoiceClassifier
+from manyclass.choice import LatentClasses, RandomCoefficients
 from manyclass.choice.fitting import Identification
 from manyclass.choice.identification import (
     COVARIANCES,
@@ -120,6 +121,17 @@ def nest_of_all(seed):
     return {"pairs": pairs, "chosen": choose(pairs, seed)}, {"nests": ["all"] * K}, causes
 
 
+def nest_of_alternatives_that_are_not_together(seed):
+    """Each row has one alternative of the nest."""
+    pairs = features(seed)
+    available = np.ones((N, K), bool)
+    available[np.arange(N), np.arange(N) % 2] = False
+    u = np.where(available, pairs["s0"] - 0.5 * pairs["s1"], -np.inf)
+    chosen = np.argmax(u + np.random.default_rng([seed, 99]).gumbel(size=u.shape), axis=1)
+    data = {"pairs": pairs, "available": available, "chosen": chosen}
+    return data, {"nests": [*"aabc"]}, {"dissimilarity[a]": "no two alternatives together"}
+
+
 def dissimilarity_of_one(seed):
     """Alternatives of a nest that are less alike than independent ones."""
     pairs = features(seed, n=1000)
@@ -152,6 +164,7 @@ CASES = [
     never_available,
     bound_by_a_constraint,
     nest_of_all,
+    nest_of_alternatives_that_are_not_together,
     dissimilarity_of_one,
     dissimilarity_of_none,
 ]
@@ -162,7 +175,13 @@ WITHOUT_MAXIMUM = (
     more_coefficients_than_choices,
     never_chosen,
 )
-BOUND = (bound_by_a_constraint, nest_of_all, dissimilarity_of_one, dissimilarity_of_none)  # which no ridge decides
+BOUND = (  # which no ridge decides
+    bound_by_a_constraint,
+    nest_of_all,
+    nest_of_alternatives_that_are_not_together,
+    dissimilarity_of_one,
+    dissimilarity_of_none,
+)
 
 
 def kinds_of_causes(model):
@@ -394,3 +413,78 @@ def test_information_alone_names_its_flat_directions(seed):
     expected = np.linalg.inv(A[:, :3].T @ A[:, :3])[0, 0]
     assert matrix[0, 0] == pytest.approx(expected)
     np.testing.assert_array_equal(np.isnan(np.diag(matrix)), [False, True, True, True])
+
+
+# Mixtures
+
+
+def of_persons(data, n_tasks=6):
+    """Cases with a person for some rows, and pairs alone."""
+    return choice_sets(**data, persons=np.arange(N) // n_tasks)
+
+
+@pytest.mark.parametrize("covariance", ["none", "hessian", "robust", "clustered"])
+@pytest.mark.parametrize("case", [separated, without_variation, doubled, never_chosen, never_available])
+def test_what_data_do_not_tell_is_named_in_every_class(seed, case, covariance):
+    data, parameters, causes = case(seed)
+    mixture = LatentClasses(2, n_starts=2)
+    model = ChoiceClassifier(
+        **{"constants": "none", **parameters}, mixture=mixture, covariance=covariance, random_state=seed
+    )
+    with pytest.warns(ConvergenceWarning, match=next(iter(causes.values()))):
+        model.fit(of_persons(data))
+    named = {name: cause for name, cause in kinds_of_causes(model).items() if cause != "flat"}
+    assert {f"{name}[{c}]": cause for name, cause in causes.items() for c in (1, 2)}.items() <= named.items()
+    assert not (model.converged_ and case in WITHOUT_MAXIMUM)
+    assert np.isnan(model.std_errors_[np.isin(model.coef_names_, [*named])]).all()
+
+
+@pytest.mark.parametrize("covariance", ["none", "hessian", "robust"])
+def test_a_class_that_its_choices_separate_has_no_maximum(seed, covariance):
+    """One class takes the cheapest alternative, always."""
+    pairs = features(seed)
+    always = np.arange(N)[:, None] < 120
+    chosen = np.argmax(
+        np.where(always, 1e3, 0.1) * pairs["s0"] + np.random.default_rng(seed).gumbel(size=(N, K)), axis=1
+    )
+    sets = of_persons({"pairs": pairs, "chosen": chosen})
+    model = ChoiceClassifier(
+        constants="none", mixture=LatentClasses(2, n_starts=3), covariance=covariance, random_state=seed
+    )
+    with pytest.warns(ConvergenceWarning, match="flat"):
+        model.fit(sets)
+    assert "flat" in model.unidentified_.values()
+    assert not model.converged_
+    assert model.summary().facts["free coefficients"] < len(model.coef_)
+
+
+@pytest.mark.parametrize("covariance", ["none", "hessian", "robust"])
+def test_an_exponential_of_the_wrong_sign_ends_at_0(seed, covariance):
+    pairs = features(seed)
+    sets = of_persons({"pairs": pairs, "chosen": choose(pairs, seed)})
+    mixture = RandomCoefficients({"s0": "-lognormal", "s1": "normal"}, correlated=True, n_draws=64)
+    model = ChoiceClassifier(constants="none", mixture=mixture, covariance=covariance, random_state=seed)
+    with pytest.warns(ConvergenceWarning, match="at its bound 0"):
+        model.fit(sets)
+    assert {name for name, cause in model.unidentified_.items() if cause == "at its bound 0"} == {"s0", "chol[s0,s0]"}
+    assert not model.converged_
+    assert model.summary().facts["free coefficients"] == 3
+    if covariance != "none":
+        assert np.isnan(model.std_errors_[[0, 2]]).all()
+        assert np.isfinite(model.std_errors_[[1, 4]]).all()
+
+
+def test_few_persons_are_told_of():
+    pairs = features(0)
+    sets = choice_sets(pairs=pairs, chosen=choose(pairs, 0), persons=np.arange(N) % 3)
+    with pytest.warns(UserWarning, match="standard errors by 3 persons, for 5 coefficients, are too small"):
+        ChoiceClassifier().fit(sets)
+
+
+def test_factors_of_a_low_rank_count_as_the_matrix_that_they_make(seed):
+    """A matrix of rank r of m x n has r (m + n - r) free numbers."""
+    rng = np.random.default_rng(seed)
+    data = {"X": rng.normal(size=(N, 3)), "Z": rng.normal(size=(30, 4)), "chosen": rng.integers(0, 30, N)}
+    for rank, n in ((1, 6), (2, 10), (3, 12)):
+        model = ChoiceClassifier(interactions=rank, random_state=0).fit(choice_sets(**data))
+        assert model.summary().facts["free coefficients"] == 4 + n

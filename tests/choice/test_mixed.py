@@ -8,7 +8,6 @@ import pytest
 import manyclass
 from manyclass import ChoiceClassifier
 from manyclass.choice import RandomCoefficients
-from manyclass.choice.fitted_model import MixtureProblem
 from manyclass.choice.fitting import ChoiceObjective
 from manyclass.choice.mixed import MixedLogit
 from manyclass.datasets import choice_sets
@@ -112,10 +111,9 @@ def test_without_spread_it_is_the_multinomial_logit():
     plain = ChoiceClassifier(constants="none", interactions="none").fit(sets)
     theta = np.append(plain.coef_, [0, 0])
     assert objective_of(state, form, sets, 1).log_likelihood(theta) == pytest.approx(plain.log_likelihood_, rel=1e-12)
-    problem = MixtureProblem(state, ChoiceObjective(form, sets, np.zeros(form.n), 1))
-    assert problem.probabilities(theta) == pytest.approx(plain.predict_proba(sets), abs=1e-14)
-    assert problem.inclusive_values(theta) == pytest.approx(plain.inclusive_values(sets), abs=1e-12)
-    assert problem.losses(theta) == pytest.approx(-np.log(plain.predict_proba(sets)[np.arange(160), sets.chosen]))
+    logit = ChoiceObjective(form, sets, np.zeros(form.n), 1)
+    assert state.mean("probabilities", theta, logit) == pytest.approx(plain.predict_proba(sets), abs=1e-14)
+    assert state.mean("inclusive_values", theta, logit) == pytest.approx(plain.inclusive_values(sets), abs=1e-12)
 
 
 def test_planted_coefficients_are_found_again():

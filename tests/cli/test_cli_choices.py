@@ -236,6 +236,15 @@ def test_formulas_nests_constraints_and_counts(tmp_path, capsys):
     capsys.readouterr()
     assert "none of the alternatives" in the_error(capsys, *wide, "--chosen", "choice", "--nest", "road=a,bus")
     assert "must be like NAME=VALUE" in the_error(capsys, *wide, "--chosen", "choice", "--constraint", "cost")
+    twice = (
+        ("--nest", "road=a,b", "--nest", "rail=b,c"),
+        ("--nest", "road=a", "--nest", "road=b"),
+        ("--constraint", "cost=negative", "--constraint", "cost=positive"),
+        ("--pair", "time=c:time_c"),
+        ("--available", "a:n_a,a:n_b"),
+    )
+    for options in twice:
+        assert "twice" in the_error(capsys, *wide, "--chosen", "choice", *options)
     utilities = {mode: f"b_time*time_{mode} + b_cost*cost_{mode}" for mode in "abc"}
     options = [word for mode, text in utilities.items() for word in ("--utility", f"{mode}={text}")]
     run("fit", path, "--output", model, "--estimator", "choice", "--chosen", "choice", "--constants", "none", *options)

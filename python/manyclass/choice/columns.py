@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -18,6 +18,7 @@ from manyclass.datasets.inputs import parse_numbers
 from manyclass.weights.arrays import Doubles
 
 LARGEST = 1e60  # of numbers, whose products of three and their squares have to be finite
+NOT_FINITE = f"; it must be a finite number up to {LARGEST:g}"
 FLAGS = {"1": True, "1.0": True, "yes": True, "true": True, "0": False, "0.0": False, "no": False, "false": False}
 
 
@@ -154,7 +155,7 @@ def read_numbers(
     parsed = parse_cells(stored)
     if where is not None:
         parsed = np.where(where, parsed, 0.0)
-    check_cells(name, cells, np.abs(parsed) <= LARGEST, f"; it must be a finite number up to {LARGEST:g}")
+    check_cells(name, cells, np.abs(parsed) <= LARGEST, NOT_FINITE)
     parsed[np.abs(parsed) < 1 / LARGEST] = 0.0
     return _with_cells(cells, parsed)
 
@@ -182,9 +183,9 @@ def has_numbers(values: Any) -> bool:
     return cells.dtype.kind in "biuf" or not np.isnan(parse_cells(cells)).all()
 
 
-def stack_columns(columns: Sequence[Doubles], n: int) -> Doubles:
-    """Return columns of n numbers side by side, where there are any."""
-    return np.stack(columns, axis=1) if columns else np.zeros((n, 0))
+def listed_names(names: Any) -> list[Any]:
+    """Return names as a list, where one name is a list of one and None is none."""
+    return [names] if isinstance(names, str) else [*(names or ())]
 
 
 def columns_by_name(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,9 +194,11 @@ def columns_by_name(table: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If two columns have one name, or differ in their length, or there is none.
+        If it is no table, two columns have one name, or differ in their length, or there is none.
     """
-    keys = [*getattr(table, "column_names", getattr(table, "columns", table))]  # of Arrow, of data frames, of mappings
+    keys = getattr(table, "column_names", getattr(table, "columns", table))  # of Arrow, of data frames, of mappings
+    if keys is table and not isinstance(table, Mapping):
+        raise ValueError(f"the table is a {type(table).__name__}; it must be a data frame or map names to columns")
     names = [*map(str, keys)]
     for name in [name for name in names if names.count(name) > 1][:1]:
         raise ValueError(f"two columns of the table are named {name!r}; rename one of them")

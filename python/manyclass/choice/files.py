@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from manyclass.checks import check_choice, check_flag, check_number
 from manyclass.choice.fitting import ChoiceFit, ChoiceForm, ChoiceMixture, ChoiceState, Covariance
 from manyclass.choice.identification import COVARIANCES
+from manyclass.choice.sets import positions_among
 from manyclass.datasets.csr import is_sparse
 from manyclass.registry import names
 from manyclass.weights.arrays import Doubles
@@ -65,6 +66,9 @@ def write_choice_model(
     about |= {name: None for name in LIKELIHOODS if np.isnan(about[name])} | {"alternatives": of_labels, "Z": "none"}
     about["parameters"] = {name: value for name, value in parameters.items() if name not in ("mixture", "nests")}
     about["parameters"]["constants"] = constants if isinstance(constants, str) else None
+    if (reference := parameters["reference"]) is not None:  # a label of any type, by its position
+        places = positions_among([reference], state.alternatives, "reference", by_row=False)
+        about["parameters"]["reference"] = places.tolist()[0]
     about["parameters"]["random_state"] = seed if isinstance(seed, int | np.integer) else None
     about["mixture"] = state.mixture and {"kind": type(mixture).__name__, "state": state.mixture.description()}
     if mixture is not None:
@@ -113,6 +117,9 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     arrays = _read_estimates(file, form, form.n if mixture is None else len(mixture.names))
     parameters |= parameters_by_alternative(form, parameters.get("constants"))
     alternatives = _read_alternatives(file, about["alternatives"], k)
+    if (place := parameters.get("reference")) is not None:
+        check_number("reference", place, low=0, high=k - 1, integer=True)
+        parameters["reference"] = alternatives.tolist()[place]
     Z = _read_features(file, about["Z"], (k, len(form.alternative_names)))
     fit = ChoiceFit(arrays["theta"], arrays["losses"], about["converged"], arrays["draw_errors"])
     matrices = arrays["covariance"], arrays["covariance_error"]

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.choice.fitting import ChoiceObjective, ChoiceState, MixtureState, make_problems
+from manyclass.choice.fitting import ChoiceObjective, ChoiceState, make_problems
 from manyclass.choice.mixed import MixedLogit
 from manyclass.choice.sets import ChoiceSets, choice_sets, names_by_kind, positions_among
 from manyclass.datasets.tables import library
@@ -114,44 +114,6 @@ def _of_state(path: str, doc: str) -> Any:
     return property(attrgetter(f"_fitted.{path}"), doc=doc)
 
 
-@dataclass(frozen=True)
-class MixtureProblem:
-    """Rows of choosers under a fitted mixture: answers that follow from probabilities, as `_core.ChoiceProblem` has.
-
-    Attributes
-    ----------
-    state : MixtureState
-    logit : ChoiceObjective, of data without a function of pairs
-    """
-
-    state: MixtureState
-    logit: ChoiceObjective
-
-    def probabilities(self, theta: Doubles) -> Doubles:
-        """Return the probability of each alternative, (n_rows, n_alternatives), 1 at most as rounding leaves more."""
-        return np.minimum(self.state.mean("probabilities", theta, self.logit), 1.0)
-
-    def inclusive_values(self, theta: Doubles) -> Doubles:
-        """Return the expected logsum of each row, (n_rows,)."""
-        return self.state.mean("inclusive_values", theta, self.logit)
-
-    def utilities(self, theta: Doubles) -> Doubles:
-        """Return the logarithms of probabilities: a mixture has no utility of its own."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.probabilities(theta)))
-
-    def losses(self, theta: Doubles) -> Doubles:
-        """Return the log-loss of each row, in nats."""
-        chosen = self.logit.sets.known_choices
-        return -self.utilities(theta)[np.arange(len(chosen)), chosen]
-
-    def most_probable(self, theta: Doubles, k: int) -> tuple[NDArray[Any], Doubles]:
-        """Return the k most probable alternatives of each row, best first, and their probabilities."""
-        shares = self.probabilities(theta)
-        ids = np.argsort(-shares, axis=1, kind="stable")[:, :k]
-        return ids, np.take_along_axis(shares, ids, axis=1)
-
-
 class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     """An estimator that holds the state of a fitted choice model, or none, and answers for it."""
 
@@ -220,16 +182,25 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
         return ChoiceObjective(form, sets, np.zeros(form.n), n_threads_from(self.n_jobs))
 
-    def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem | MixtureProblem]:
+    def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem]:
         """The problems of ranges of rows."""
-        logit, mixture = self._logit(sets), self._fitted.mixture
-        if mixture is not None:
-            return (MixtureProblem(mixture, replace(logit, sets=part)) for part in sets.parts())
+        logit = self._logit(sets)
         return make_problems(logit.form, sets, logit.n_threads)
 
     def _answers(self, sets: ChoiceSets, name: str) -> Doubles:
-        """What the problems answer by row: "utilities", "probabilities", "losses" or "inclusive_values"."""
-        return np.concatenate([getattr(problem, name)(self.coef_) for problem in self._problems(sets)])
+        """What models answer by row: "utilities", "probabilities", "losses" or "inclusive_values".
+
+        A mixture has no utility of its own: its utilities are logarithms of probabilities.
+        """
+        logit, mixture = self._logit(sets), self._fitted.mixture
+        if mixture is None:
+            return np.concatenate([getattr(problem, name)(self.coef_) for problem in self._problems(sets)])
+        parts, is_whole = [replace(logit, sets=part) for part in sets.parts()], name == "inclusive_values"
+        means = [mixture.mean(name if is_whole else "probabilities", self.coef_, part) for part in parts]
+        answers = np.concatenate(means) if is_whole else np.minimum(np.concatenate(means), 1.0)  # but for rounding
+        with np.errstate(divide="ignore"):
+            logs = np.log(answers) if name in ("utilities", "losses") else answers
+        return -logs[np.arange(len(logs)), sets.known_choices] if name == "losses" else logs
 
     def decision_function(self, X: Any) -> Doubles:
         """Return the utilities without noise; of two alternatives that of the second less the first.
@@ -296,8 +267,13 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         """
         sets = self._rows(X)
         check_number("k", k, low=1, high=sets.n_alternatives, integer=True)
-        ids, shares = zip(*(problem.most_probable(self.coef_, k) for problem in self._problems(sets)), strict=True)
-        return sets.alternatives[np.concatenate(ids)], np.concatenate(shares)
+        if self._fitted.mixture is not None:
+            shares = self._answers(sets, "probabilities")
+            ids = np.argsort(-shares, axis=1, kind="stable")[:, :k]
+            return sets.alternatives[ids], np.take_along_axis(shares, ids, axis=1)
+        answers = zip(*(problem.most_probable(self.coef_, k) for problem in self._problems(sets)), strict=True)
+        ids, shares = map(np.concatenate, answers)
+        return sets.alternatives[ids], shares
 
     def evaluate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the mean log-loss in nats and the share of rows that are not predicted right.
@@ -362,9 +338,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_rows,), labels, with an array
         sample_weight : array-like of shape (n_rows,), optional, with an array
         """
-        if isinstance(X, ChoiceSets):
-            return 1 - self.evaluate(X, y, sample_weight)["error"]
-        return float(super().score(X, y, sample_weight))
+        return 1 - self.evaluate(X, y, sample_weight)["error"]
 
     def inclusive_values(self, X: Any) -> Doubles:
         """Return the logsum of each row, the expected largest utility but for Euler's constant; of Gumbel noise.
@@ -442,6 +416,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_alternatives,), float64
         """
         sets = self._rows(X)
+        sets.check_changeable(feature)
         if alternative is None and feature in (*sets.alternative_names, *sets.pair_names):
             raise ValueError(f"alternative must be the one whose {feature!r} moves")
         effects, shares = np.zeros((2, sets.n_alternatives))
@@ -550,6 +525,10 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         R = np.atleast_2d(np.asarray(hypotheses))
         if R.dtype.kind in "UO":
             R = np.eye(len(self.coef_))[[self._column(str(name)) for name in R.ravel()]]
+        if R.ndim > 2 or R.shape[1] != len(self.coef_):
+            raise ValueError(
+                f"hypotheses have shape {R.shape}; they must be names, or a matrix with {len(self.coef_)} columns"
+            )
         gap = R @ self.coef_ - values
         moved = np.any(R != 0, axis=0)
         spread = R[:, moved] @ self.covariance_[np.ix_(moved, moved)] @ R[:, moved].T
@@ -665,6 +644,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         check_choice("interval", interval, ("delta", "simulation"))
         check_number("level", level, low=0, high=1, open_low=True)
         check_number("n_draws", n_draws, low=2, integer=True)
+        check_number("change", change)
         tails = np.array([0.5 - level / 2, 0.5 + level / 2])
         places = [self._column(feature), self._column(price)]
         mixture, z = self._fitted.mixture, None
@@ -701,8 +681,9 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
 
 def _moved(sets: ChoiceSets, feature: str, alternative: Any, scale: float, shift: float) -> ChoiceSets:
     """The data where the values of a feature are scaled and shifted, of one alternative or, with None, of all."""
+    sets.check_changeable(feature)
     source, owners = sets.source, None  # of each value the alternative
-    if source is not None and feature in source.table:
+    if source is not None:
         owners = source.alternative and as_labels(source.table[source.alternative])
     elif feature in sets.alternative_names:
         owners = sets.alternatives
@@ -713,7 +694,7 @@ def _moved(sets: ChoiceSets, feature: str, alternative: Any, scale: float, shift
     if alternative is not None:
         if owners is None:
             raise ValueError(f"{feature!r} is of choosers or of their rows, and of no alternative: name no alternative")
-        position = positions_among([alternative], sets.alternatives, "alternative")[0]
+        position = positions_among([alternative], sets.alternatives, "alternative", by_row=False)[0]
         is_moved = np.asarray(owners == sets.alternatives[position])
 
     def moved(values: Any) -> Doubles:

@@ -7,7 +7,7 @@ one vector, see cpp/manyclass/choice/form.hpp.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -89,18 +89,12 @@ class ChoiceForm:
     @property
     def core(self) -> _core.ChoiceForm:
         """The form as the core has it."""
-        return _core.ChoiceForm(
-            model=self.model,
-            n_chooser_features=len(self.chooser_names),
-            n_alternative_features=len(self.alternative_names),
-            n_pair_features=len(self.pair_names),
-            n_own_tastes=self.n_alternatives if self.own_tastes else 0,
-            rank=self.rank,
-            groups=self.groups,
-            n_groups=len(self.group_labels),
-            nests=self.nests,
-            n_nests=len(self.nest_labels),
-        )
+        kinds = {"chooser": self.chooser_names, "alternative": self.alternative_names, "pair": self.pair_names}
+        counts = {f"n_{kind}_features": len(names) for kind, names in kinds.items()}
+        counts |= {"n_groups": len(self.group_labels), "n_nests": len(self.nest_labels)}
+        n_own_tastes = self.n_alternatives if self.own_tastes else 0
+        of_alternatives = {"groups": self.groups, "nests": self.nests, "n_own_tastes": n_own_tastes}
+        return _core.ChoiceForm(model=self.model, rank=self.rank, **counts, **of_alternatives)
 
     @cached_property
     def slices(self) -> dict[str, slice]:
@@ -112,6 +106,13 @@ class ChoiceForm:
     def n(self) -> int:
         """How many coefficients there are."""
         return int(self.slices["dissimilarity"].stop)
+
+    @property
+    def n_redundant(self) -> int:
+        """How many more factors a W of low rank has than free numbers."""
+        n, k = len(self.chooser_names), len(self.alternative_names) or self.n_alternatives - 1
+        least = min(self.rank, n, k)
+        return self.rank * (n + k) - least * (n + k - least) if self.rank > 0 else 0
 
     @cached_property
     def names(self) -> list[str]:
@@ -147,12 +148,15 @@ class ChoiceFit:
     converged : bool
     draw_errors : ndarray of shape (n,), float64
         Standard errors that drawn alternatives leave; zeros where none were drawn.
+    slope : ndarray of shape (n_free,), float64, or None
+        The gradient there by free coefficients, where the fit is one by L-BFGS.
     """
 
     theta: Doubles
     losses: Doubles
     converged: bool
     draw_errors: Doubles
+    slope: Doubles | None = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +214,8 @@ class Identification:
     unknown : ndarray of shape (n,), bool, or False
         Those without a standard error: the causes but for what is fixed and what a ridge decides.
     has_maximum : bool, whether the likelihood, with its ridge, has one
+    flat : ndarray of shape (n, n_flat), float64, or None
+        Directions in which second derivatives are 0, which nothing but these tells of.
     """
 
     names: list[str]
@@ -217,18 +223,23 @@ class Identification:
     causes: dict[str, str] = field(default_factory=dict)
     unknown: Any = False
     has_maximum: bool = True
+    flat: Doubles | None = None
 
     @property
     def n(self) -> int:
         """How many numbers are identified, which information criteria and tests count."""
         return int(self.basis.shape[1])
 
-    def extend(self, names: list[str]) -> Identification:
-        """Return that of more coefficients, which are identified, behind these."""
-        n_more = len(names) - len(self.names)
-        unknown = np.append(np.broadcast_to(self.unknown, len(self.names)), np.zeros(n_more, bool))
-        basis = scipy.linalg.block_diag(self.basis, np.eye(n_more))
-        return replace(self, names=names, basis=basis, unknown=unknown)
+    @classmethod
+    def join(cls, parts: Sequence[Identification], names: list[str]) -> Identification:
+        """Return that of the coefficients of parts, one after the other, and of more that are identified."""
+        n = sum(len(part.names) for part in parts)
+        parts = [*parts, cls(names[n:], np.eye(len(names) - n))]
+        basis = scipy.linalg.block_diag(*(part.basis for part in parts))
+        causes = [part.causes.get(name) for part in parts for name in part.names]
+        unknown = np.concatenate([np.broadcast_to(part.unknown, len(part.names)) for part in parts])
+        by_name = {name: cause for name, cause in zip(names, causes, strict=True) if cause}
+        return cls(names, basis, by_name, unknown, all(part.has_maximum for part in parts))
 
     def describe(self) -> str:
         """Return what names the coefficients without standard errors and the causes; empty where all have."""
@@ -342,7 +353,7 @@ class ChoiceObjective(LogLikelihood):
 
     def __post_init__(self) -> None:
         self.counts, self.n_rows = self.sets.weights, self.sets.n_rows
-        self.total = float(self.counts.sum())
+        self.total, self._curvature = float(self.counts.sum()), (b"", np.zeros(0))
 
     @cached_property
     def weighted(self) -> ChoiceSets:
@@ -380,8 +391,14 @@ class ChoiceObjective(LogLikelihood):
         """Return the second derivatives along the columns of M; raises ValueError as `scores` does."""
         if self.form.model == "nested":
             return super().hessian(theta, M)
-        second = sum((problem.hessian(theta) for problem in self.problems), np.diag(self.ridge))
-        return np.asarray(M.T @ second @ M)
+        return np.asarray(M.T @ (self.curvature(theta) + np.diag(self.ridge)) @ M)
+
+    def curvature(self, theta: Doubles) -> Doubles:
+        """Return the second derivatives of the log-loss, which are kept until those elsewhere are asked for."""
+        if self._curvature[0] != theta.tobytes():
+            second = sum((problem.hessian(theta) for problem in self.problems), np.zeros((self.form.n, self.form.n)))
+            self._curvature = theta.tobytes(), second
+        return self._curvature[1]
 
     def metric(self, theta: Doubles) -> Doubles:
         """Return the second derivatives without those of W by its factors, where it has a low rank."""
@@ -512,12 +529,14 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
             known = ", ".join(names[:20])
             raise ValueError(f"constraints has {name!r}, which is no coefficient; there are {known}")
         j = position[name]
-        if rule in ("positive", "negative"):
-            bounds[j] = (0, np.inf) if rule == "positive" else (-np.inf, 0)
+        is_nest = j >= nests.start
+        if rule == "positive" or (rule == "negative" and not is_nest):
+            least = LEAST_DISSIMILARITY if is_nest else 0
+            bounds[j] = (least, np.inf) if rule == "positive" else (-np.inf, 0)
         elif not isinstance(rule, str):
-            check_number(f"constraints of {name!r}", rule)
+            check_number(f"constraints of {name!r}", rule, low=0 if is_nest else -np.inf, open_low=is_nest)
             fixed[j] = rule
-        elif rule in position and (position[rule] < nests.start) == (j < nests.start):
+        elif rule in position and (position[rule] >= nests.start) == is_nest:
             owner[j] = position[rule]
         else:
             raise ValueError(
@@ -651,7 +670,8 @@ def descend(
     # A line search ends where rounding hides the descent, some digits before a gradient of 1e-8.
     converged = bool(np.max(np.abs(slope), initial=0) <= max(100 * tol, 1e-5))
     theta = free.expand(T @ minimum.x)
-    return ChoiceFit(theta, np.array(curve or [minimum.fun]), converged, np.zeros(len(theta)))
+    by_free = np.linalg.solve(T.T, minimum.jac) if isinstance(T, np.ndarray) else minimum.jac / T.diagonal()
+    return ChoiceFit(theta, np.array(curve or [minimum.fun]), converged, np.zeros(len(theta)), by_free)
 
 
 def slope_within_bounds(slope: Doubles, values: Doubles, bounds: Doubles) -> Doubles:

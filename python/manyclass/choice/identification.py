@@ -9,7 +9,7 @@ second derivatives along them go to 0. More rows only take directions away: what
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.choice.fitting import (
+    ChoiceFit,
     ChoiceForm,
     ChoiceObjective,
     Covariance,
@@ -42,14 +43,16 @@ MOST_FREE = 1000  # coefficients, beyond which only bounds are looked at
 MOST_NUMBERS = 1 << 14  # features of the rows that are looked at before all are
 DRAWN = 32  # alternatives of such a row where there are more than twice as many, and rows of each rare value
 EQUAL = 1e-12  # of a feature's size: differences that are rounding; and of its variance, what other features leave
+NEARLY_EQUAL = 1e-6  # of a feature's standard deviation: gradients of rows below it are looked at
 FLAT = 1e-10  # of second derivatives where all alternatives are alike: those of utilities that are far apart
 SEEN = 1e-14  # of a loss: less is lost in rounding
 SMALL = 1e-3  # of the same: where a direction may be one of recession, longer steps are tried
 ROUNDING = 1e-15  # of second derivatives: less is none
+ROUNDED = 1e-9  # of a mean loss: differences that may be rounding
 NEAR = 0.01  # moves of utilities by a Newton step that ends at a maximum: towards none, each moves some by 1
 MOST_WALKED = 300  # coefficients of which all directions are looked for
-MOST_STEPS, MOST_QUICK_STEPS = 60, 10
-LEAST_PIVOT = 1e-4  # of a Cholesky factor whose rows have length 1: no two columns are nearly one
+MOST_STEPS = 60
+NEARLY_FLAT = 1e-8  # of second derivatives whose diagonal is 1: no two columns are nearly one
 MOST_UTILITIES = 1 << 20  # of rows that tell sizes of features
 MOVES = 1e-5  # of a direction in standard units: the least part that counts
 QUIET = "nest of one alternative"  # what is usual, and known without data
@@ -84,11 +87,13 @@ def identify_by_information(
     root = directions[:, ~flat] / np.sqrt(values[~flat])
     if not flat.any():
         return known, root
-    moves = np.linalg.norm(known.basis @ directions[:, flat], axis=1)
+    directions_of_all = known.basis @ directions
+    moves = np.linalg.norm(directions_of_all[:, flat], axis=1)
     lost = moves > MOVES * np.maximum(np.linalg.norm(known.basis / scale, axis=1), 1e-300)
     causes = {name: "flat" for name, moved in zip(known.names, lost, strict=True) if moved}
-    basis = known.basis @ directions[:, ~flat]
-    return replace(known, basis=basis, causes={**causes, **known.causes}, unknown=known.unknown | lost), root
+    basis = directions_of_all[:, ~flat]
+    known = replace(known, basis=basis, causes={**causes, **known.causes}, unknown=known.unknown | lost)
+    return replace(known, flat=directions_of_all[:, flat]), root
 
 
 # From the data alone
@@ -157,36 +162,16 @@ class LinearLogit:
         """Return the most that a direction of the columns moves two utilities apart."""
         return float(np.sqrt(self.objective.squared_spread((self.M @ direction)[None])))
 
-    def find_constant(self) -> tuple[NDArray[np.bool_], Doubles, Doubles]:
-        """Return the columns that do not vary within sets, about the sizes of all, and second derivatives at 0."""
-        objective, n = self.objective, len(self.columns)
+    def find_sizes(self, places: Iterable[int]) -> Doubles:
+        """Return about the sizes of some columns."""
+        objective, units = self.objective, np.eye(len(self.columns))
         rows = np.arange(objective.sets.n_rows)[: max(1, min(64, MOST_UTILITIES // objective.sets.n_alternatives))]
         sets = list_features(objective.sets.take(rows))
         (problem,) = replace(objective, sets=sets).problems
         offsets = problem.utilities(np.zeros(objective.form.n))
         there = np.isfinite(offsets)
-        moved = (problem.utilities(self.M @ unit)[there] - offsets[there] for unit in np.eye(n))
-        sizes, gram = np.array([np.max(np.abs(utilities)) for utilities in moved]), self.hessian(np.zeros(n))
-        return np.diag(gram) <= (EQUAL * sizes) ** 2, sizes, gram
-
-    def has_maximum(self, theta: Doubles) -> bool:
-        """Tell whether a few of Newton's steps prove a maximum, as `find_cone` says; false: they do not."""
-        constant, _, gram = self.find_constant()
-        for _ in range(MOST_QUICK_STEPS):
-            second, gradient = self.hessian(theta), self.evaluate(theta)[1]
-            if constant.any() or np.any(np.diag(second) <= FLAT * np.diag(gram)):
-                return False
-            scale = np.sqrt(np.diag(second))
-            try:
-                factor = scipy.linalg.cholesky(second / np.outer(scale, scale), lower=True)
-            except np.linalg.LinAlgError:
-                return False
-            step = scipy.linalg.cho_solve((factor, True), gradient / scale) / scale
-            length = self.spread(step)
-            if np.min(np.diag(factor)) < LEAST_PIVOT or length < NEAR:
-                return length < NEAR and bool(np.min(np.diag(factor)) >= LEAST_PIVOT)
-            theta = theta - step * min(1.0, 2 / length)
-        return False
+        moved = (problem.utilities(self.M @ units[place])[there] - offsets[there] for place in places)
+        return np.array([np.max(np.abs(utilities)) for utilities in moved])
 
     def find_cone(self, theta: Doubles) -> Cone | None:
         """Return the directions that the rows leave open, from coefficients of the columns on.
@@ -194,7 +179,9 @@ class LinearLogit:
         Newton's steps end at a maximum, or lead along a direction of recession: second derivatives fall there, for
         ever. A step that moves no two utilities apart by 1 proves the former (compare `certify`); None: not known.
         """
-        constant, sizes, gram = self.find_constant()
+        n = len(self.columns)
+        sizes, gram = self.find_sizes(range(n)), self.hessian(np.zeros(n))
+        constant = np.diag(gram) <= (EQUAL * sizes) ** 2
         scale = np.where(constant, np.where(sizes > 0, sizes, 1.0), np.sqrt(np.diag(gram)))
         values, vectors = np.linalg.eigh(np.where(constant | constant[:, None], 0.0, gram / np.outer(scale, scale)))
         none = values < EQUAL
@@ -221,7 +208,7 @@ class LinearLogit:
         return None
 
     def find_cone_of_all(self, theta: Doubles, seed: int) -> Cone:
-        """Return the directions that all rows leave open, which are looked at where few do not prove a maximum.
+        """Return the directions that all rows leave open, which are looked at where few leave any.
 
         Where rows or coefficients are too many for that, only those of what is never chosen are known.
         """
@@ -237,9 +224,10 @@ class LinearLogit:
             self.columns[~never], self.M[:, np.flatnonzero(~never)], replace(self.objective, sets=open_sets)
         )
         cone = None
-        if rest.has_curvature and not rest.take_few(seed).has_maximum(theta[~never]):
-            is_small = len(rest.columns) <= MOST_WALKED and sets.n_pairs <= MOST_PAIRS[0]
-            cone = rest.find_cone(theta[~never]) if is_small else None
+        if rest.has_curvature and len(rest.columns) <= MOST_WALKED:
+            cone = rest.take_few(seed).find_cone(theta[~never])
+            if cone is None or cone.directions.size:
+                cone = rest.find_cone(theta[~never]) if sets.n_pairs <= MOST_PAIRS[0] else None
         return (cone or Cone(np.ones(len(rest.columns)), *np.zeros((2, len(rest.columns), 0)))).extend(never)
 
     def find_owned(self, alternatives: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -288,10 +276,13 @@ def hold_constant(
     logit, n = LinearLogit.of(objective, free, np.ones(free.n, bool)), free.n
     if not logit.has_curvature:
         return free, {}
-    constant, sizes, _ = logit.take_few(seed).find_constant()
-    constant &= (free.matrix.T @ objective.ridge)[logit.columns] == 0
-    units = np.eye(len(constant))
-    held = [j for j in np.flatnonzero(constant) if logit.spread(units[j]) <= EQUAL * sizes[j]]
+    few, units = logit.take_few(seed), np.eye(len(logit.columns))
+    theta = np.zeros(logit.objective.form.n)
+    scores = few.objective.scores(theta)[few.objective.counts > 0] @ logit.M
+    constant = np.max(np.abs(scores), axis=0) <= NEARLY_EQUAL * np.sqrt(logit.objective.scales(theta) ** 2 @ logit.M)
+    places = np.flatnonzero(constant & ((free.matrix.T @ objective.ridge)[logit.columns] == 0))
+    sizes = zip(places, few.find_sizes(places), strict=True)
+    held = [j for j, size in sizes if logit.spread(units[j]) <= EQUAL * size]
     nowhere = _owned(objective.form, ~available_alternatives(objective.sets))
     causes = {
         objective.form.names[position]: "never available" if nowhere[position] else "no variation"
@@ -301,7 +292,7 @@ def hold_constant(
 
 
 def find_unidentified(
-    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, held: Mapping[str, str], seed: int
+    objective: ChoiceObjective, free: FreeCoefficients, fit: ChoiceFit, held: Mapping[str, str], seed: int
 ) -> Identification:
     """Return what the data tell of the coefficients of a fitted model, whatever its noise and nests.
 
@@ -311,7 +302,7 @@ def find_unidentified(
     ----------
     objective : ChoiceObjective
     free : FreeCoefficients
-    theta : ndarray of shape (n,), float64, the estimate
+    fit : ChoiceFit, without slope where second derivatives are not needed for errors
     held : mapping of str to str
         Causes by the names of coefficients that the fit held fixed.
     seed : int, of the rows that are looked at first
@@ -320,23 +311,43 @@ def find_unidentified(
     -------
     Identification
     """
-    names, inside = objective.form.names, free.inside(theta)
-    state = identify_within_bounds(names, free, theta)
-    unknown = state.unknown | np.isin(names, [name for name, cause in held.items() if cause != QUIET])
-    state = replace(state, causes={**state.causes, **held}, unknown=unknown)
+    names, values, inside = objective.form.names, free.select(fit.theta), free.inside(fit.theta)
+    places = zip(*free.matrix.nonzero(), strict=True)
+    causes = {names[j]: f"at its bound {values[place]:g}" for j, place in places if not inside[place]} | dict(held)
+    unknown = np.isin(names, [name for name, cause in causes.items() if cause != QUIET])
+    state = Identification(names, free.matrix[:, np.flatnonzero(inside)].toarray(), causes, unknown)
     logit = LinearLogit.of(objective, free, inside)
     if free.n > MOST_FREE or not len(logit.columns):
         return state
-    cone = logit.find_cone_of_all(free.select(theta)[logit.columns], seed)
+    if fit.slope is not None and _is_maximum(objective, free.matrix[:, logit.columns], fit, logit.columns):
+        return state
+    cone = logit.find_cone_of_all(values[logit.columns], seed)
     return _without(cone, state, objective, free, logit.columns) if cone.directions.size else state
 
 
-def identify_within_bounds(names: list[str], free: FreeCoefficients, theta: Doubles) -> Identification:
-    """Return an identification of which only bounds that are reached are known."""
-    values, inside = free.select(theta), free.inside(theta)
-    places = zip(*free.matrix.nonzero(), strict=True)
-    causes = {names[j]: f"at its bound {values[place]:g}" for j, place in places if not inside[place]}
-    return Identification(names, free.matrix[:, np.flatnonzero(inside)].toarray(), causes, np.isin(names, [*causes]))
+def _is_maximum(objective: ChoiceObjective, M: sp.csr_array, fit: ChoiceFit, columns: NDArray[np.int64]) -> bool:
+    """Whether Newton's step from the estimate of a logit proves that there is a maximum, see `LinearLogit.find_cone`.
+
+    Parameters
+    ----------
+    objective : ChoiceObjective
+    M : csr_array of shape (n, n_columns), the derivative of the coefficients by some free ones
+    fit : ChoiceFit
+    columns : ndarray of shape (n_columns,), int64, the free coefficients of these
+    """
+    sets, names = objective.sets, objective.form.names
+    if (
+        objective.form.model != "gumbel"
+        or objective.ridge.any()
+        or sets.n_pairs > MOST_PAIRS[sets.function is not None]
+    ):
+        return False
+    second = M.T @ objective.curvature(fit.theta) @ M
+    if np.any(np.diag(second) <= FLAT * (objective.scales(fit.theta) ** 2 @ M)):
+        return False
+    identified, root = identify_by_information(second, Identification(names, M.toarray()), NEARLY_FLAT)
+    step = M @ (root @ (root.T @ fit.slope[columns]))
+    return identified.n == len(columns) and objective.squared_spread(step[None]) < NEAR**2
 
 
 def available_alternatives(sets: ChoiceSets) -> NDArray[np.bool_]:
@@ -349,11 +360,18 @@ def available_alternatives(sets: ChoiceSets) -> NDArray[np.bool_]:
 
 
 def find_fixed_nests(form: ChoiceForm, sets: ChoiceSets) -> dict[str, str]:
-    """Return causes by the names of dissimilarities that are 1: of nests of one alternative, or of all there are."""
+    """Return causes by the names of dissimilarities that are 1: of nests of all alternatives, or of one in each row."""
     names, there = form.names[form.slices["dissimilarity"]], available_alternatives(sets)
-    counts = np.bincount(form.nests, minlength=len(names))
-    causes = {names[nest]: QUIET for nest in np.flatnonzero(counts < 2)}
-    if len(names) and there.sum() > 1 and len(nests := np.unique(form.nests[there])) == 1:
+    if not names:
+        return {}
+    counts, most = np.bincount(form.nests), np.bincount(form.nests[there], minlength=len(names))
+    if sets.lists.only:
+        is_open = np.isfinite(sets.lists.offsets) & there[sets.lists.alternatives]
+        entries = sets.lists.rows[is_open], form.nests[sets.lists.alternatives[is_open]]
+        most = sp.csr_array((np.ones(len(entries[0])), entries), shape=(sets.n_rows, len(names))).max(axis=0).toarray()
+    alone = {names[nest]: "no two alternatives together" for nest in np.flatnonzero(most < 2)}
+    causes = alone | {names[nest]: QUIET for nest in np.flatnonzero(counts < 2)}
+    if there.sum() > 1 and len(nests := np.unique(form.nests[there])) == 1:
         causes[names[nests[0]]] = "nest of all alternatives"
     return causes
 
@@ -411,7 +429,7 @@ def _ever_chosen(sets: ChoiceSets) -> NDArray[np.bool_]:
 
 
 def estimate_covariance(
-    objective: LogLikelihood, known: Identification, theta: Doubles, kind: str, seed: int
+    objective: LogLikelihood, known: Identification, fit: ChoiceFit, kind: str, seed: int
 ) -> tuple[Covariance, Identification]:
     """Return the covariance of estimates at the minimum, and what second derivatives there leave identified.
 
@@ -423,7 +441,7 @@ def estimate_covariance(
     ----------
     objective : LogLikelihood
     known : Identification
-    theta : ndarray of shape (n,), float64
+    fit : ChoiceFit
     kind : {"hessian", "robust", "clustered", "none"}
     seed : int, of rows or persons drawn where all would take too long
 
@@ -432,16 +450,17 @@ def estimate_covariance(
     ValueError
         If there are too many coefficients.
     """
-    error = np.zeros(len(theta))
-    if kind == "none":
-        return Covariance(kind, np.full((len(theta), len(theta)), np.nan), error, 0), known
-    is_exact = isinstance(objective, ChoiceObjective) and objective.form.model == "gumbel"
-    tol = 1e-13 if is_exact else 1e-9  # second derivatives of the others are differences
+    theta = fit.theta
+    error, model = np.zeros(len(theta)), objective.form.model if isinstance(objective, ChoiceObjective) else "mixture"
+    nothing = Covariance(kind, np.full((len(theta), len(theta)), np.nan), error, 0)
+    if kind == "none" and (model not in ("nested", "mixture") or known.n > MOST_FREE or not fit.converged):
+        return nothing, known
+    tol = 1e-13 if model == "gumbel" else 1e-9  # second derivatives of the others are differences
     folds, parts = _draw_folds(objective, seed), []
     for fold in folds:
         information = fold.hessian(theta, known.basis)
         spread = information / objective.total
-        if kind != "hessian":
+        if kind not in ("hessian", "none"):
             gradients = fold.weights[:, None] * (fold.scores(theta) @ known.basis)
             if kind == "clustered" and isinstance(fold, ChoiceObjective):
                 gradients = np.asarray(fold.sets.owners.sums @ gradients)
@@ -450,6 +469,13 @@ def estimate_covariance(
         parts.append((information, spread))
     information, spread = np.mean(parts, axis=0)
     matrix, identified = invert_information(information, spread, known, tol)
+    if model == "mixture" and identified.flat is not None:
+        # What has no maximum is flat there, but not on the way.
+        flat = scipy.linalg.orth(identified.flat)
+        rises = objective(theta - flat @ (flat.T @ theta))[0] > objective(theta)[0] + ROUNDED
+        identified = replace(identified, has_maximum=identified.has_maximum and not rises)
+    if kind == "none":
+        return nothing, identified
     if len(parts) > 1:
         middle = np.sqrt(np.diag(matrix))
         # The jackknife over folds (Quenouille and Tukey).

@@ -12,7 +12,8 @@ import scipy.special
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from manyclass.checks import check_number
+from manyclass.checks import check_choice, check_number
+from manyclass.choice.columns import listed_names
 from manyclass.choice.fitting import (
     ChoiceFit,
     ChoiceForm,
@@ -29,7 +30,7 @@ from manyclass.choice.fitting import (
     precondition,
     whiten,
 )
-from manyclass.choice.identification import MOST_FREE, identify_within_bounds
+from manyclass.choice.identification import MOST_FREE, find_unidentified, hold_constant
 from manyclass.choice.sets import ChoiceSets
 from manyclass.parts import storing
 from manyclass.weights.arrays import Doubles
@@ -263,8 +264,6 @@ class LatentClasses(ChoiceMixture):
         for name in ("n_classes", "n_starts", "max_iter"):
             check_number(name, getattr(self, name), low=1, integer=True)
         check_number("tol", self.tol, low=0)
-        if isinstance(self.membership, str):
-            raise TypeError(f"membership is {self.membership!r}; it must be a list of names of features of choosers")
 
     def fit(
         self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
@@ -291,16 +290,17 @@ class LatentClasses(ChoiceMixture):
             If a membership feature is none of choosers or differs within a person, or there are fewer persons than
             classes.
         """
-        for name in self.membership or ():
-            if name not in logit.form.chooser_names:
-                features = ", ".join(map(repr, logit.form.chooser_names)) or "none"
-                raise ValueError(f"membership has {name!r}, which is no feature of choosers; there are {features}")
-        state = LatentState(logit.form, int(self.n_classes), tuple(self.membership or ()), ())
+        membership = tuple(listed_names(self.membership))
+        for name in membership:
+            check_choice("a feature of membership", name, logit.form.chooser_names)
+        state = LatentState(logit.form, int(self.n_classes), membership, ())
         objective, k = state.objective(logit), state.n_classes
         if (n_persons := len(objective.counts)) < k:
             raise ValueError(f"n_classes is {k}; the data have {n_persons} persons")
         limits = limits.with_tol(1e-8)
         n_more = len(state.names) - k * logit.form.n
+        free, causes = hold_constant(logit, free, seed)
+        of_class = free
         pooled = fit_exactly(logit, free, limits, seed).theta
         T = precondition(logit, free, pooled, seed, 2000)
         memberships = _memberships_of_starts(objective, free, pooled, T, self.n_starts, seed)
@@ -317,7 +317,10 @@ class LatentClasses(ChoiceMixture):
             fits.append(replace(fit, losses=np.concatenate([losses, fit.losses])))
         fit = min(fits, key=lambda fit: float(fit.losses[-1]))
         state, theta = objective.order(fit.theta)
-        known = identify_within_bounds(state.names, free, theta)
+        rows = state.split(theta)[0] if of_class.bounded else pooled[None]
+        ends = [replace(fit, theta=row, slope=None) for row in rows]
+        parts = [find_unidentified(logit, of_class, end, causes, seed) for end in ends]
+        known = Identification.join(parts * (k // len(parts)), state.names)
         return state.objective(logit), state, replace(fit, theta=theta), known
 
     def restore(self, form: ChoiceForm, description: dict[str, Any]) -> LatentState:

@@ -14,6 +14,7 @@ from scipy.stats import qmc
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
+from manyclass.choice.columns import listed_names
 from manyclass.choice.fitting import (
     ChoiceFit,
     ChoiceForm,
@@ -40,6 +41,7 @@ FIRST_DRAWS, MOST_AUTO_DRAWS, DRAW_SHARE = 256, 1 << 14, 0.2  # of n_draws="auto
 MOST_POINTS = 1 << 30  # of a sequence
 # Minus the log-likelihood of a person where exponentials make numbers of this size, so that descent turns back.
 OVERFLOWN, HUGE = 1e6, 1e100
+VANISHED = 1e-3  # of an exponential, for nearly all, times the standard deviation of its feature: it moves nothing
 FIRST_SPREAD = 0.1  # in units of what moves a person's log-likelihood by about 1
 
 
@@ -130,7 +132,7 @@ class RandomCoefficients(ChoiceMixture):
         """Names of the coefficients that are correlated."""
         if isinstance(self.correlated, bool | np.bool_):
             return tuple(self.coefficients) if self.correlated else ()
-        return tuple(self.correlated)
+        return tuple(listed_names(self.correlated))
 
     def fit(
         self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
@@ -165,7 +167,7 @@ class RandomCoefficients(ChoiceMixture):
         objective = state.objective(logit)
         free, causes = hold_constant(logit, free, seed)
         plain = fit_exactly(logit, free, DescentLimits(1e-5, 200), seed)
-        known = find_unidentified(logit, free, plain.theta, causes, seed).extend(state.names)
+        of_logit = find_unidentified(logit, free, replace(plain, slope=None), causes, seed)
         free = free.repeat(1, len(state.names) - logit.form.n)
         theta = state.start(objective, plain.theta)
         limits = limits.with_tol(1e-3 / np.sqrt(len(objective.counts)))  # a thousandth of a standard error
@@ -174,6 +176,7 @@ class RandomCoefficients(ChoiceMixture):
             fit = descend(objective, free, theta, T, limits)
             state, theta = _with_positive_spreads(objective.state, fit.theta)
             objective = replace(objective, state=state)
+            known = objective.without_vanished(theta, Identification.join([of_logit], state.names))
             draw_errors, std_errors = objective.draw_errors(theta, known)
             share = np.max(draw_errors[std_errors > 0] / std_errors[std_errors > 0], initial=0) / DRAW_SHARE
             if self.n_draws != "auto" or share <= 1 or state.n_draws >= MOST_AUTO_DRAWS:
@@ -243,7 +246,7 @@ class MixedLogit(MixtureState):
         varying, choosers = [*self.mixture.coefficients], self.form.chooser_names
         shifts = {}
         for name, features in (self.mixture.means or {}).items():
-            for feature in features:
+            for feature in listed_names(features):
                 check_choice(f"a feature of choosers in means of {name!r}", feature, choosers)
                 if f"{feature}:{name}" in self.form.names:
                     raise ValueError(
@@ -288,11 +291,15 @@ class MixedLogit(MixtureState):
             z[:, j] = self.flips[j] * distribution.quantiles(np.clip(points[:, :, j], 1e-15, 1 - 1e-15))
         return z
 
+    def loadings(self, theta: Doubles) -> Doubles:
+        """Return L, (n_varying, n_varying)."""
+        L = np.zeros((len(self.columns), len(self.columns)))
+        L[tuple(np.array([*self.places.values()]).T)] = theta[self.form.n :][: len(self.places)]
+        return L
+
     def persons(self, theta: Doubles, z: Doubles) -> dict[str, Doubles]:
         """Return coefficients that vary by name, of persons with draws z, (n_varying, n_persons), without shifts."""
-        L = np.zeros((len(z), len(z)))
-        L[tuple(np.array([*self.places.values()]).T)] = theta[self.form.n :]
-        v = theta[self.columns, None] + L @ z
+        v = theta[self.columns, None] + self.loadings(theta) @ z
         values = [sign * np.exp(row) if sign else row for sign, row in zip(self.signs, v, strict=True)]
         return dict(zip(self.mixture.coefficients, values, strict=True))
 
@@ -424,6 +431,19 @@ class MixedObjective(LogLikelihood):
         features = np.sqrt(np.mean(self.logit.sets.X**2, axis=0))
         shifts = [scales[state.columns[row]] * features[column] for row, column in state.shifts.values()]
         return np.concatenate([scales, spreads, shifts])
+
+    def without_vanished(self, theta: Doubles, known: Identification) -> Identification:
+        """Return an identification without the exponentials that are 0 for all, whose logarithms have no maximum."""
+        state, n = self.state, self.state.form.n
+        with np.errstate(over="ignore"):
+            sizes = np.exp(theta[state.columns] + 2 * np.linalg.norm(state.loadings(theta), axis=1))
+        vanished = (state.signs != 0) & (sizes * self.logit.scales(theta)[state.columns] < VANISHED)
+        rows = [row for row, _ in (*state.places.values(), *state.shifts.values())]
+        gone = np.append(np.isin(np.arange(n), state.columns[vanished]), vanished[rows])
+        causes = known.causes | dict.fromkeys(np.array(state.names)[gone].tolist(), "at its bound 0")
+        basis = known.basis[:, ~known.basis[gone].any(axis=0)]
+        has_maximum, unknown = known.has_maximum and not gone.any(), known.unknown | gone
+        return Identification(state.names, basis, causes, unknown, has_maximum)
 
     def draw_errors(self, theta: Doubles, known: Identification) -> tuple[Doubles, Doubles]:
         """Return what draws leave in coefficients, and their standard errors by products of gradients.

@@ -46,7 +46,7 @@ from manyclass.choice.identification import (
     find_unidentified,
     hold_constant,
 )
-from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
+from manyclass.choice.sets import ChoiceSets, choice_sets, names_by_kind, positions_among
 from manyclass.labels import as_labels, checked_labels
 from manyclass.parts import hinting, storing
 from manyclass.registry import names
@@ -84,8 +84,9 @@ class ChoiceClassifier(FittedChoiceModel):
         have theirs.
     reference : label or None, default=None
         The alternative whose constant, or whose group's, is 0; None is the first one.
-    nests : array-like of shape (n_alternatives,) or None, default=None
-        Two-level nested logit: the nest of each alternative. Utilities are normalised at the top; a nest has a
+    nests : mapping of str to labels, array-like of shape (n_alternatives,) or None, default=None
+        Two-level nested logit: alternatives by the name of their nest, the others being alone,
+        ``{"public": ["bus", "train"]}``; or the nest of each. Utilities are normalised at the top; a nest has a
         dissimilarity in [0.05, 1], 1 being the multinomial logit. Only with noise="gumbel".
     alpha : float or mapping, default=0.0
         Ridge per row: the objective is the mean log-loss + alpha/2 ||.||^2; a mapping of "alternatives", "pairs",
@@ -258,6 +259,8 @@ class ChoiceClassifier(FittedChoiceModel):
         if self.tol != "auto":
             check_number("tol", self.tol, low=0, open_low=True)
         n_threads_from(self.n_jobs)
+        if not isinstance(self.constraints, Mapping | None):
+            raise TypeError(f"constraints is {self.constraints!r:.80}; it must be None or a mapping of names")
         if self.nests is not None and self.noise != "gumbel":
             raise ValueError(f"noise is {self.noise!r}; with nests it must be 'gumbel'")
         if self.mixture is None:
@@ -318,11 +321,15 @@ class ChoiceClassifier(FittedChoiceModel):
             objective, mixture = logit, None
         else:
             objective, mixture, fit, known = self.mixture.fit(logit, free, self._limits(500), seed)
-        covariance, known = estimate_covariance(objective, known, fit.theta, self._kind(sets, form, known), seed)
+        is_short = solver == "lbfgs" and known.has_maximum and not fit.converged
+        covariance, known = estimate_covariance(objective, known, fit, self._kind(sets, form, known.n), seed)
         if unknown := known.describe():
             warn_user(unknown)
+        if covariance.kind == "clustered" and (n_persons := len(sets.owners.first)) <= known.n:
+            about = f"standard errors by {n_persons} persons, for {known.n} coefficients, are too small"
+            warn_user(f"{about}; set covariance='hessian'")
         is_exact = solver == "lbfgs"
-        if is_exact and known.has_maximum and not fit.converged:
+        if is_short:
             warn_user(
                 f"L-BFGS ended after {len(fit.losses)} iterations, before it came to the maximum: raise max_iter, or "
                 "tol where features of very different sizes leave derivatives that are no smaller"
@@ -334,7 +341,7 @@ class ChoiceClassifier(FittedChoiceModel):
             fit=replace(fit, converged=fit.converged and known.has_maximum),
             covariance=covariance,
             n_rows=sets.n_rows,
-            n_free=known.n,
+            n_free=known.n - form.n_redundant,
             log_likelihood=objective.log_likelihood(fit.theta) if is_exact else np.nan,
             null_log_likelihood=-float(sets.weights @ np.log(sets.set_sizes)) if is_exact else np.nan,
             solver=solver,
@@ -354,7 +361,9 @@ class ChoiceClassifier(FittedChoiceModel):
             fit = fit_exactly(objective, free, self._limits(500).with_tol(tol), seed)
         else:
             fit = fit_drawn(objective, free, self._limits(MOST_PASSES), self.n_negatives, seed)
-        return fit, find_unidentified(objective, free, fit.theta, {**held, **constant}, seed)
+        if self._kind(objective.sets, objective.form, free.n) == "none":
+            fit = replace(fit, slope=None)
+        return fit, find_unidentified(objective, free, fit, {**held, **constant}, seed)
 
     def _limits(self, max_iter: int) -> DescentLimits:
         turns = itertools.count(1)
@@ -364,11 +373,11 @@ class ChoiceClassifier(FittedChoiceModel):
             watch=(lambda loss: print(f"{next(turns):4d}  {loss:.8f}")) if self.verbose > 0 else None,
         )
 
-    def _kind(self, sets: ChoiceSets, form: ChoiceForm, known: Identification) -> str:
+    def _kind(self, sets: ChoiceSets, form: ChoiceForm, n: int) -> str:
         """The kind of covariance."""
         if self.covariance != "auto":
             return str(self.covariance)
-        if self._ridge(form).any() or not form.core.has_scores() or not 0 < known.n <= MOST_FREE:
+        if self._ridge(form).any() or not form.core.has_scores() or not 0 < n <= MOST_FREE:
             return "none"
         is_clustered = self.mixture is None or self.mixture.is_clustered
         return "clustered" if is_clustered and sets.persons is not None else "hessian"
@@ -424,19 +433,11 @@ class ChoiceClassifier(FittedChoiceModel):
             raise ValueError(f"interactions is {rank!r}; the data have no features of choosers")
         own_tastes = bool(rank and not has)
         groups, group_labels = self._constants(sets, bool(has), own_tastes)
-        nests, nest_labels = self._group("nests", self.nests, sets.n_alternatives)
+        nests, nest_labels = self._group("nests", self.nests, sets.alternatives)
+        labels = tuple(map(str, sets.alternatives)) if own_tastes else ()
+        groups_and_nests = groups, group_labels, nests.astype(np.int32), nest_labels
         return ChoiceForm(
-            noise=self.noise,
-            chooser_names=sets.chooser_names,
-            alternative_names=sets.alternative_names,
-            pair_names=sets.pair_names,
-            n_alternatives=sets.n_alternatives,
-            rank=int(rank),
-            groups=groups,
-            group_labels=group_labels,
-            nests=nests.astype(np.int32),
-            nest_labels=nest_labels,
-            labels=tuple(map(str, sets.alternatives)) if own_tastes else (),
+            self.noise, *names_by_kind(sets).values(), sets.n_alternatives, int(rank), *groups_and_nests, labels
         )
 
     def _constants(
@@ -456,16 +457,27 @@ class ChoiceClassifier(FittedChoiceModel):
                 )
             if constants is None:
                 raise ValueError(f"reference is {self.reference!r}; there are no constants")
-        return self._group("constants", constants, sets.n_alternatives, reference)
+        return self._group("constants", constants, sets.alternatives, reference)
 
     @staticmethod
-    def _group(name: str, labels: Any, k: int, reference: int = 0) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    def _group(
+        name: str, labels: Any, alternatives: NDArray[Any], reference: int = 0
+    ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """The group of each alternative and the labels of groups; the first one is that of the reference."""
         if labels is None:
             return np.zeros(0, np.int64), ()
+        if isinstance(labels, Mapping):
+            members = [
+                positions_among(own, alternatives, f"{name} of {n!r}", by_row=False) for n, own in labels.items()
+            ]
+            if len(np.unique(np.concatenate(members))) < sum(map(len, members)):
+                raise ValueError(f"{name} has an alternative twice; cross-nested logit is not offered, biogeme has it")
+            by_position = {k: str(label) for label, own in zip(labels, members, strict=True) for k in own.tolist()}
+            labels = [by_position.get(k, f"{label} alone") for k, label in enumerate(alternatives.tolist())]
         array = checked_labels(labels, name)
-        if array.shape != (k,):
-            raise ValueError(f"{name} has shape {array.shape}; it must have a label for each of {k} alternatives")
+        if array.shape != alternatives.shape:
+            wanted = f"it must have a label for each of {len(alternatives)} alternatives"
+            raise ValueError(f"{name} has shape {array.shape}; {wanted}")
         kinds, first, place = np.unique(array, return_index=True, return_inverse=True)
         order = np.lexsort((first, np.arange(len(kinds)) != place[reference]))
         return np.argsort(order)[place], tuple(map(str, kinds[order]))

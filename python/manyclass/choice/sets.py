@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_choice, outer_level
-from manyclass.choice.columns import CellError, Owners, check_cells, read_flags, read_numbers, stack_columns
+from manyclass.checks import check_choice, did_you_mean, outer_level
+from manyclass.choice.columns import CellError, Owners, check_cells, read_flags, read_numbers
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, checked_labels, find_positions, group_ids, sorted_classes
 from manyclass.weights.arrays import Doubles, Ids
@@ -235,7 +235,8 @@ class ChoiceSets:
         """
         sets = self
         for name, new in features.items():
-            if sets.source is not None and name in sets.source.table:
+            sets.check_changeable(name)
+            if sets.source is not None:
                 column = np.asarray(sets.source.table[name])
                 values = np.asarray(new(column) if callable(new) else new)
                 if values.shape != column.shape:
@@ -247,13 +248,21 @@ class ChoiceSets:
                 sets = replace(sets, X=_with_column(sets.X, self.chooser_names.index(name), new))
             elif name in self.alternative_names:
                 sets = replace(sets, Z=_with_column(sets.Z, self.alternative_names.index(name), new))
-            elif name in self.pair_names and self.function is None:
+            else:
                 values = _with_column(sets.lists.features, self.pair_names.index(name), new)
                 sets = replace(sets, lists=replace(sets.lists, features=values))
-            else:
-                known = sum(names_by_kind(self).values(), ())
-                raise ValueError(f"{name!r} is no feature that can be changed; there are {known}")
         return sets
+
+    def check_changeable(self, name: str) -> None:
+        """Raise ValueError unless a name is one of what `changed` takes."""
+        kind, names = "feature that can be changed", (*self.chooser_names, *self.alternative_names)
+        names += self.pair_names if self.function is None else ()
+        if self.source is not None:
+            kind, names = "column of the table that features follow", tuple(self.source.table)
+        if name not in names:
+            raise ValueError(
+                f"{name!r} is no {kind}; there are {', '.join(map(repr, names))}{did_you_mean(name, names)}"
+            )
 
     def parts(self, most: int = MOST_TOGETHER) -> Iterator[ChoiceSets]:
         """Yield the data by ranges of rows, with what a function of pairs gives in their lists; without one, at once.
@@ -426,7 +435,7 @@ def _with_column(table: Any, j: int, new: Any) -> Any:
     """A matrix with another column j: an array, or what a function makes of the old one."""
     matrix = table.tolil() if is_sparse(table) else table.copy()
     old = matrix[:, [j]].toarray()[:, 0] if is_sparse(table) else table[:, j]
-    matrix[:, [j]] = read_numbers("the new column", new(old) if callable(new) else new)[:, None]
+    matrix[:, [j]] = read_numbers("the new column", new(old) if callable(new) else new, old.shape)[:, None]
     return sp.csr_array(matrix) if is_sparse(table) else matrix
 
 
@@ -648,7 +657,9 @@ def _make_lists(features: dict[str, Any], available: Any, unavailable: Any, offs
     rows = np.repeat(np.arange(n), np.diff(listed.indptr))
     *columns, offsets, is_closed = (_numbers(name, values, listed, rows) for name, values in arrays)
     indptr, ids = listed.indptr.astype(np.int64), listed.indices.astype(np.int32)
-    return ChoiceLists(indptr, ids, stack_columns(columns, len(ids)), np.where(is_closed, -np.inf, offsets), only)
+    return ChoiceLists(
+        indptr, ids, np.reshape(columns, (len(columns), len(ids))).T, np.where(is_closed, -np.inf, offsets), only
+    )
 
 
 def _numbers(name: str, values: Any, listed: Any, rows: NDArray[np.int64]) -> Doubles:

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import did_you_mean
-from manyclass.choice.columns import Owners, columns_by_name, has_numbers, read_flags, read_numbers, stack_columns
+from manyclass.checks import check_choice, did_you_mean
+from manyclass.choice.columns import Owners, columns_by_name, has_numbers, listed_names, read_flags, read_numbers
 from manyclass.choice.sets import ChoiceSets, Unavailable, choice_sets, distinct_labels, positions_among
 from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.tables import library
@@ -23,8 +23,8 @@ from manyclass.weights.arrays import Doubles
 Columns = Mapping[str, ArrayLike]
 USUAL = ("person", "weight", "offset")  # columns that are used where a table has them
 # Names of columns of numbers that are hardly features: weights, and the numbers of rows.
-ODD = r"(.*[_. ])?(wt|wgt|weights?|exp_?fac(tor)?|expansion[_. ]?factor)\d*"
-ODD += r"||index|unnamed: \d+|row[_. ]?(names?|ids?|numbers?)"
+ODD = r".*(wt|wgt|weights?|exp_?fac(tor)?|expansion[_. ]?factor)\d*"
+ODD += r"||index|unnamed: \d+|row[_. ]?(names?|ids?|numbers?)|(.*[_. ])?(id|idx|obs)"
 TASKS = "; where tasks recur for each person, chooser names several columns, such as chooser=['person', 'task']"
 
 
@@ -125,7 +125,7 @@ def find_choosers(columns: Mapping[str, Any], names: str | Sequence[str]) -> Own
     columns : mapping of str to columns
     names : str or sequence of str
     """
-    cells = [_labels_in(columns, name) for name in ([names] if isinstance(names, str) else names)]
+    cells = [_labels_in(columns, name) for name in listed_names(names)]
     rows: Any = 0
     for column in cells:
         labels, positions = sorted_classes(column, name="chooser")
@@ -154,8 +154,7 @@ def _check_columns(columns: Mapping[str, Any], reader: str, roles: Sequence[tupl
     """Raise ValueError for a column that is missing, which says what the reader looks for; return all it uses."""
     role_of: dict[str, str] = {}
     for role, names in roles:
-        names = [*names.values()] if isinstance(names, Mapping) else names or ()
-        role_of |= dict.fromkeys([names] if isinstance(names, str) else names, role)
+        role_of |= dict.fromkeys(names.values() if isinstance(names, Mapping) else listed_names(names), role)
     for name in role_of:
         if name not in columns:
             wanted = ", ".join(f"{wanted!r} ({role})" for wanted, role in role_of.items())
@@ -193,7 +192,11 @@ def _feature_columns(
 
 def _named_columns(columns: Mapping[str, Any], features: Any) -> dict[str, Any]:
     """The columns that are named, by kind or not."""
-    names = [*itertools.chain(*features.values())] if isinstance(features, Mapping) else [*features]
+    names = listed_names(features)
+    if isinstance(features, Mapping):
+        for kind in features:
+            check_choice("a kind of features", kind, ("choosers", "alternatives", "pairs"))
+        names = [*itertools.chain(*map(listed_names, features.values()))]
     _check_columns(columns, "the model", [("features", names)])
     return {name: columns[name] for name in names}
 
@@ -207,15 +210,15 @@ def _features_of_pairs(numbers: Columns, features: Any, pairs: Any, shape: tuple
         for kind, (positions, size) in owners.items():
             values = np.zeros(size)
             values[positions] = column
-            is_allowed = not isinstance(features, Mapping) or name in features.get(kind, ())
+            is_allowed = not isinstance(features, Mapping) or name in listed_names(features.get(kind))
             if is_allowed and np.array_equal(values[positions], column):
                 by_kind[kind][name] = values
                 break
         else:
             raise ValueError(f"{name!r} is not the same in all rows of a chooser, or of an alternative")
     of_choosers, of_alternatives, of_pairs = by_kind.values()
-    X = stack_columns([*of_choosers.values()], shape[0])
-    Z = stack_columns([*of_alternatives.values()], shape[1]) if of_alternatives else None
+    X = np.reshape([*of_choosers.values()], (len(of_choosers), shape[0])).T
+    Z = np.stack([*of_alternatives.values()], axis=1) if of_alternatives else None
     names = {"chooser_names": [*of_choosers], "alternative_names": [*of_alternatives]}
     available = np.append(0, np.cumsum(np.bincount(rows, minlength=shape[0]))), ids
     return {"X": X, "Z": Z, "pairs": of_pairs or None, "available": available, **names}
@@ -307,8 +310,12 @@ def from_wide(
     ValueError
         If a column is missing, a key is no alternative, or as `choice_sets` does.
     """
-    labels = _alternatives_of(alternatives, utilities, pairs, choosers, formula)
-    columns = columns_by_name(table)
+    labels, columns = _alternatives_of(alternatives, utilities, pairs, choosers, formula), columns_by_name(table)
+    choosers = listed_names(choosers)
+    mappings = {"pairs": pairs, "available": available, "counts": counts, "utilities": utilities}
+    for name, names in (*mappings.items(), *(pairs.items() if isinstance(pairs, Mapping) else ())):
+        if not isinstance(names, Mapping | None):
+            raise ValueError(f"{name} is a {type(names).__name__}; it must be a mapping, or None")
     person, weight = _usual_columns(columns, person, weight)
     roles: list[tuple[str, Any]] = [("chosen", chosen), ("choosers", choosers), ("person", person), ("weight", weight)]
     _check_columns(columns, "from_wide", [*roles, *(pairs or {}).items(), ("counts", counts), ("available", available)])
@@ -325,12 +332,12 @@ def from_wide(
         how["pairs"] = {name: _numbers_of(name, names, columns, labels, mask) for name, names in pairs.items()}
     spec = None
     if utilities is not None:
-        how["pairs"], how["offset"] = evaluate_utilities(utilities, labels.tolist(), columns, len(mask))
+        how["pairs"], how["offset"] = evaluate_utilities(utilities, labels.tolist(), columns, mask)
     elif formula is not None:
         numbers, spec = _formula_of_wide(formula, columns, how["pairs"] or {}, labels, mask, features)
         how |= _features_of_pairs(numbers, features, np.nonzero(mask), mask.shape)
     else:
-        how["X"] = stack_columns([_numbers_in(columns, name) for name in choosers], len(mask))
+        how["X"] = np.reshape([_numbers_in(columns, name) for name in choosers], (len(choosers), len(mask))).T
         how["chooser_names"] = choosers
     sets = choice_sets(alternatives=labels, unavailable_choices=unavailable_choices, **how)
     keys = {"alternatives": labels, "available": available, "utilities": utilities, "pairs": pairs}

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from manyclass.choice.columns import has_numbers, parse_cells
+from manyclass.choice.columns import NOT_FINITE, check_cells, has_numbers, parse_cells, read_numbers
 from manyclass.weights.arrays import Doubles
 
 Terms = dict[str, Any]  # what each coefficient is multiplied by; by NO_COEFFICIENT what has none
@@ -24,8 +26,10 @@ OPERATORS |= {ast.Div: np.divide, ast.Pow: np.power, ast.UAdd: np.positive, ast.
 OPERATORS |= {ast.BitAnd: np.logical_and, ast.BitOr: np.logical_or}
 OPERATORS |= {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 OPERATORS |= {ast.Eq: operator.eq, ast.NotEq: operator.ne}
-FUNCTIONS = {"log": np.log, "exp": np.exp, "sqrt": np.sqrt, "abs": np.abs}  # of one argument
-EXTREMES = {"max": np.maximum, "min": np.minimum}  # of any number of them
+# By name and number of arguments; extremes are of any number of them.
+FUNCTIONS: dict[tuple[str, int], Callable[..., Any]] = {("log", 1): np.log, ("exp", 1): np.exp, ("sqrt", 1): np.sqrt}
+FUNCTIONS |= {("abs", 1): np.abs, ("where", 3): np.where}
+EXTREMES = {"max": np.maximum, "min": np.minimum}
 
 
 def utility_terms(text: str, table: Mapping[str, Any]) -> Terms:
@@ -38,7 +42,7 @@ def utility_terms(text: str, table: Mapping[str, Any]) -> Terms:
     """
     try:
         with np.errstate(all="ignore"):  # where alternatives are not available; what counts is checked afterwards
-            return _terms(ast.parse(text.strip(), mode="eval").body, table)
+            return _terms(ast.parse(f"({text}\n)", mode="eval").body, table)  # of any number of lines
     except (SyntaxError, RecursionError, MemoryError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"the utility {text!r:.200} cannot be read: {getattr(error, 'msg', error)}") from error
 
@@ -59,6 +63,8 @@ def _terms(node: ast.expr, table: Mapping[str, Any]) -> Terms:
                 return text
             case ast.Name(id=name) if name in table:
                 return np.asarray(table[name])
+            case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):  # which bind closer than comparisons
+                raise ValueError(f"{ast.unparse(node)!r}: put each comparison beside & or | into parentheses")
         return number(part)
 
     match node:
@@ -87,20 +93,18 @@ def _terms(node: ast.expr, table: Mapping[str, Any]) -> Terms:
             sides = [side(part) for part in (node.left, *node.comparators)]
             pairs = zip(ops, sides, sides[1:], strict=False)
             value = reduce(np.logical_and, (OPERATORS[type(op)](a, b) for op, a, b in pairs)) * 1.0
-        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
-            value = FUNCTIONS[name](number(argument))
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as arguments, keywords=[]) if name in EXTREMES:
             value = reduce(EXTREMES[name], map(number, arguments))
-        case ast.Call(func=ast.Name(id="where"), args=[_, _, _] as arguments, keywords=[]):
-            value = np.where(*map(number, arguments))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if (name, len(args)) in FUNCTIONS:
+            value = FUNCTIONS[name, len(args)](*map(number, args))
         case _:
-            words = ", ".join((*FUNCTIONS, *EXTREMES, "where"))
+            words = ", ".join([*(name for name, _ in FUNCTIONS), *EXTREMES])
             raise ValueError(f"{ast.unparse(node)!r} is not among + - * / **, comparisons, & | and {words}")
     return {NO_COEFFICIENT: value}
 
 
 def evaluate_utilities(
-    utilities: Mapping[Any, str], alternatives: Sequence[Any], table: Mapping[str, Any], n_rows: int
+    utilities: Mapping[Any, str], alternatives: Sequence[Any], table: Mapping[str, Any], mask: NDArray[np.bool_]
 ) -> tuple[dict[str, Doubles], Doubles | None]:
     """Return the features of pairs by coefficient, and the sum of terms without one, None where there are none.
 
@@ -111,20 +115,29 @@ def evaluate_utilities(
     utilities : mapping of alternatives to str
     alternatives : sequence of labels
     table : mapping of str to columns, each of shape (n_rows,)
-    n_rows : int
+    mask : ndarray of shape (n_rows, n_alternatives), bool
+        Where alternatives are available.
 
     Raises
     ------
     ValueError
         If alternatives differ, or a formula is not linear in coefficients.
+    CellError
+        If a cell of a column is no number, or what follows from it is not finite, where that is available.
     """
     if {*utilities} != {*alternatives}:
         raise ValueError(f"utilities are those of {[*utilities]}; the alternatives are {[*alternatives]}")
     features: dict[str, Doubles] = {}
     for alternative, text in utilities.items():
+        place = alternatives.index(alternative)
         for name, values in utility_terms(str(text), table).items():
-            columns = features.setdefault(name, np.zeros((n_rows, len(alternatives))))
-            columns[:, alternatives.index(alternative)] = values
+            columns = features.setdefault(name, np.zeros(mask.shape))
+            columns[:, place] = values
+            is_wrong = mask[:, place] & ~np.isfinite(columns[:, place])
+            for column in table.keys() & {*re.findall(r"\w+", str(text))} if is_wrong.any() else ():
+                if has_numbers(table[column]):
+                    read_numbers(column, table[column], where=is_wrong)
+            check_cells(f"{name!r} in the utility of {alternative!r}", columns[:, place], ~is_wrong, NOT_FINITE)
     offset = features.pop(NO_COEFFICIENT, None)
     if not features:
         raise ValueError("utilities have no coefficients, which are the names that are no columns")

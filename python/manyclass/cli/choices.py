@@ -113,7 +113,7 @@ class ChoiceColumns:
         return sets, as_labels(who if len(how["chooser"]) == 1 else ["/".join(map(str, name)) for name in who])
 
     def _read_wide(self, columns: dict[str, Any], how: dict[str, Any], model: Model) -> Choices:
-        utilities, named = dict(map(_split_option, how["utility"])), {name: how[name] for name in ("person", "weight")}
+        utilities, named = _split_options(how["utility"]), {name: how[name] for name in ("person", "weight")}
         labels = model.classes_ if model else labels_of_words(_names(how["wide"]) if how["wide"] else [*utilities])
         named["chosen"] = chosen = None if how["counts"] else how["chosen"]
         if chosen in columns:
@@ -124,7 +124,7 @@ class ChoiceColumns:
         if not (how["formula"] or utilities):
             named["choosers"] = kinds["choosers"] if kinds else getattr(self, "feature", None) or ()
         named |= {name: _columns_of(how[name], labels) for name in ("available", "counts") if how[name]}
-        named["pairs"] = {name: _columns_of(text, labels) for name, text in map(_split_option, how["pair"])}
+        named["pairs"] = {name: _columns_of(text, labels) for name, text in _split_options(how["pair"]).items()}
         sets = from_wide(columns, alternatives=labels, **named, unavailable_choices=self.unavailable_choices)
         return sets, np.arange(sets.n_rows)
 
@@ -192,30 +192,28 @@ class ChoiceTable(ChoiceColumns):
 
     def parameters(self, alternatives: NDArray[Any], reference: Any) -> dict[str, Any]:
         """Return the parameters of the model that these options name, and the reference as the label that it is."""
-        nests: dict[Any, str] = {}
-        for name, text in map(_split_option, self.nest or ()):
-            nests |= dict.fromkeys(_labels_of(alternatives, _names(text)), name)
-            for label in nests.keys() - {*alternatives.tolist()}:
-                raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
-        alone = [label for label in alternatives.tolist() if self.nest and label not in nests]
-        nests |= {label: f"{label} alone" for label in alone}
-        constraints: dict[str, Any] = {f"dissimilarity[{nests[label]}]": 1.0 for label in alone}
-        constraints |= {name: _number_or_text(text) for name, text in map(_split_option, self.constraint or ())}
-        by_alternative = [nests[label] for label in alternatives.tolist()] if nests else None
+        nests = {name: _labels_of(alternatives, _names(text)) for name, text in _split_options(self.nest).items()}
+        constraints = {name: _number_or_text(text) for name, text in _split_options(self.constraint).items()}
         if reference is not None:
             reference = _labels_of(alternatives, [str(reference)])[0]
-        return {"nests": by_alternative, "constraints": constraints or None, "reference": reference}
+        return {"nests": nests or None, "constraints": constraints or None, "reference": reference}
 
 
 def _names(text: str) -> list[str]:
     return [label_in(name) for name in text.split(",")]
 
 
-def _split_option(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not label_in(name) or not label_in(value):
-        raise ValueError(f"{text!r} must be like NAME=VALUE")
-    return label_in(name), label_in(value)
+def _split_options(texts: Sequence[str] | None) -> dict[str, str]:
+    """What options say, by name; raises ValueError where they have none or one has two."""
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, value = (label_in(part) for part in text.partition("=")[::2])
+        if not name or not value:
+            raise ValueError(f"{text!r} must be like NAME=VALUE")
+        if name in values:
+            raise ValueError(f"{text!r} names {name!r} for the second time; twice it cannot be")
+        values[name] = value
+    return values
 
 
 def _number_or_text(text: str) -> Any:
@@ -232,8 +230,8 @@ def _labels_of(classes: NDArray[Any], words: Iterable[str]) -> Any:
 def _columns_of(text: str, labels: NDArray[Any]) -> dict[Any, str]:
     """The columns of alternatives by these."""
     names, _, columns = zip(*(part.rpartition(":") for part in _names(text)), strict=True)
-    if not all((*names, *columns)):
-        raise ValueError(f"{text!r} must be like ALT:COLUMN,ALT:COLUMN")
+    if not all((*names, *columns)) or len({*names}) < len(names):
+        raise ValueError(f"{text!r} must be like ALT:COLUMN,ALT:COLUMN, and name no alternative twice")
     return dict(zip(_labels_of(labels, names), columns, strict=True))
 
 
