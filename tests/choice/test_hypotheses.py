@@ -182,9 +182,7 @@ def test_elasticities_of_wide_formulas_follow_columns_and_no_feature_alone(seed)
     ]
     above, below, middle = (share.sum(axis=0) for share in shares)
     np.testing.assert_allclose(model.elasticities(sets, "cost_car"), (above - below) / 2e-5 / middle, atol=1e-6)
-    with pytest.raises(
-        ValueError, match="'cost' is no column of the table that features follow; there are .*'cost_car'"
-    ):
+    with pytest.raises(ValueError, match=r"'cost' is no column of the table that features follow; .*'cost_car'"):
         model.elasticities(sets, "cost", "car")  # the feature alone, without cost:income
 
 

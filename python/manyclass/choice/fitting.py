@@ -25,6 +25,7 @@ from manyclass.choice.sets import ChoiceSets
 from manyclass.datasets.csr import is_sparse
 from manyclass.weights.arrays import Doubles, Ids
 
+Objective = Callable[[Doubles], tuple[float, Doubles]]  # which returns the value and the gradient
 MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB
 PARTS = ("alternatives", "pairs", "interactions", "constants", "dissimilarity")
 LEAST_DISSIMILARITY = 0.05
@@ -90,11 +91,10 @@ class ChoiceForm:
     def core(self) -> _core.ChoiceForm:
         """The form as the core has it."""
         kinds = {"chooser": self.chooser_names, "alternative": self.alternative_names, "pair": self.pair_names}
-        counts = {f"n_{kind}_features": len(names) for kind, names in kinds.items()}
+        counts: dict[str, Any] = {f"n_{kind}_features": len(names) for kind, names in kinds.items()}
         counts |= {"n_groups": len(self.group_labels), "n_nests": len(self.nest_labels)}
-        n_own_tastes = self.n_alternatives if self.own_tastes else 0
-        of_alternatives = {"groups": self.groups, "nests": self.nests, "n_own_tastes": n_own_tastes}
-        return _core.ChoiceForm(model=self.model, rank=self.rank, **counts, **of_alternatives)
+        counts["n_own_tastes"] = self.n_alternatives if self.own_tastes else 0
+        return _core.ChoiceForm(model=self.model, rank=self.rank, groups=self.groups, nests=self.nests, **counts)
 
     @cached_property
     def slices(self) -> dict[str, slice]:
@@ -156,7 +156,7 @@ class ChoiceFit:
     losses: Doubles
     converged: bool
     draw_errors: Doubles
-    slope: Doubles | None = None
+    slope: Any = None
 
 
 @dataclass(frozen=True)
@@ -555,19 +555,13 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
 
 
 def precondition(
-    objective: ChoiceObjective,
-    free: FreeCoefficients,
-    theta: Doubles,
-    seed: int,
-    n_rows: int,
-    near: bool = False,
-    bounded: bool | None = None,
+    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, seed: int, n_rows: int, near: bool = False
 ) -> Any:
     """Return T with T T' near the inverse of the second derivatives of some rows, or the diagonal that it has, sparse.
 
     Those by factors of W depend on these, and those of noise other than Gumbel's take as long as iterations that they
-    save: both are made `near` the minimum only, for steps with drawn alternatives. `bounded` is whether coefficients
-    have bounds, for which it is a diagonal.
+    save: both are made `near` the minimum only, for steps with drawn alternatives. It is a diagonal where coefficients
+    have bounds.
     """
     sets, form = objective.sets, objective.form
     metric = min(n_rows, sets.n_rows) * free.n**2 + 2 * free.n**3  # products that make it, and its eigenvectors
@@ -579,7 +573,7 @@ def precondition(
     rows = np.sort(np.random.RandomState(seed).permutation(sets.n_rows)[:n_rows])
     second_derivatives = free.matrix.T @ replace(objective, sets=sets.take(rows)).metric(theta) @ free.matrix
     flat = 0.0 if form.rank > 0 else 1e3
-    return whiten(second_derivatives, free.bounded if bounded is None else bounded, flat)
+    return whiten(second_derivatives, free.bounded, flat)
 
 
 def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Any:
@@ -626,18 +620,12 @@ def fit_exactly(objective: ChoiceObjective, free: FreeCoefficients, limits: Desc
     return descend(objective, free, start, precondition(objective, free, start, seed, n_metric_rows), limits)
 
 
-def descend(
-    objective: Callable[[Doubles], tuple[float, Doubles]],
-    free: FreeCoefficients,
-    start: Doubles,
-    T: Any,
-    limits: DescentLimits,
-) -> ChoiceFit:
+def descend(objective: Objective, free: FreeCoefficients, start: Doubles, T: Any, limits: DescentLimits) -> ChoiceFit:
     """Minimise any function of coefficients by L-BFGS, in the coordinates of `precondition`.
 
     Parameters
     ----------
-    objective : callable, which returns the value and the gradient
+    objective : callable
     free : FreeCoefficients
     start : ndarray of shape (n,), float64
     T : ndarray or sparse array of shape (n_free, n_free), float64
@@ -670,7 +658,7 @@ def descend(
     # A line search ends where rounding hides the descent, some digits before a gradient of 1e-8.
     converged = bool(np.max(np.abs(slope), initial=0) <= max(100 * tol, 1e-5))
     theta = free.expand(T @ minimum.x)
-    by_free = np.linalg.solve(T.T, minimum.jac) if isinstance(T, np.ndarray) else minimum.jac / T.diagonal()
+    by_free: Any = np.linalg.solve(T.T, minimum.jac) if isinstance(T, np.ndarray) else minimum.jac / T.diagonal()
     return ChoiceFit(theta, np.array(curve or [minimum.fun]), converged, np.zeros(len(theta)), by_free)
 
 
@@ -709,6 +697,9 @@ class MixtureState(ABC):
         """Return what `ChoiceMixture.restore` takes, as JSON holds it."""
 
 
+FittedMixture = tuple[LogLikelihood, MixtureState, ChoiceFit, Identification]
+
+
 class ChoiceMixture(BaseEstimator, ABC):
     """What varies among persons: the parameter `mixture` of `ChoiceClassifier`."""
 
@@ -725,9 +716,7 @@ class ChoiceMixture(BaseEstimator, ABC):
         """Raise ValueError or TypeError for parameters that are not allowed."""
 
     @abstractmethod
-    def fit(
-        self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
-    ) -> tuple[LogLikelihood, MixtureState, ChoiceFit, Identification]:
+    def fit(self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int) -> FittedMixture:
         """Fit the mixture to choices; return what it minimised, what it is beside coefficients, and what data tell.
 
         Parameters

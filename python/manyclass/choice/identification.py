@@ -336,11 +336,8 @@ def _is_maximum(objective: ChoiceObjective, M: sp.csr_array, fit: ChoiceFit, col
     columns : ndarray of shape (n_columns,), int64, the free coefficients of these
     """
     sets, names = objective.sets, objective.form.names
-    if (
-        objective.form.model != "gumbel"
-        or objective.ridge.any()
-        or sets.n_pairs > MOST_PAIRS[sets.function is not None]
-    ):
+    is_logit = objective.form.model == "gumbel" and not objective.ridge.any()
+    if not is_logit or sets.n_pairs > MOST_PAIRS[sets.function is not None]:
         return False
     second = M.T @ objective.curvature(fit.theta) @ M
     if np.any(np.diag(second) <= FLAT * (objective.scales(fit.theta) ** 2 @ M)):
@@ -368,7 +365,8 @@ def find_fixed_nests(form: ChoiceForm, sets: ChoiceSets) -> dict[str, str]:
     if sets.lists.only:
         is_open = np.isfinite(sets.lists.offsets) & there[sets.lists.alternatives]
         entries = sets.lists.rows[is_open], form.nests[sets.lists.alternatives[is_open]]
-        most = sp.csr_array((np.ones(len(entries[0])), entries), shape=(sets.n_rows, len(names))).max(axis=0).toarray()
+        sizes = sp.csr_array((np.ones(len(entries[0]), int), entries), shape=(sets.n_rows, len(names)))
+        most = sizes.max(axis=0).toarray()
     alone = {names[nest]: "no two alternatives together" for nest in np.flatnonzero(most < 2)}
     causes = alone | {names[nest]: QUIET for nest in np.flatnonzero(counts < 2)}
     if there.sum() > 1 and len(nests := np.unique(form.nests[there])) == 1:

@@ -15,11 +15,11 @@ from sklearn.base import clone
 from manyclass.checks import check_choice, check_number
 from manyclass.choice.columns import listed_names
 from manyclass.choice.fitting import (
-    ChoiceFit,
     ChoiceForm,
     ChoiceMixture,
     ChoiceObjective,
     DescentLimits,
+    FittedMixture,
     FreeCoefficients,
     Identification,
     LogLikelihood,
@@ -265,9 +265,7 @@ class LatentClasses(ChoiceMixture):
             check_number(name, getattr(self, name), low=1, integer=True)
         check_number("tol", self.tol, low=0)
 
-    def fit(
-        self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
-    ) -> tuple[LogLikelihood, MixtureState, ChoiceFit, Identification]:
+    def fit(self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int) -> FittedMixture:
         """Fit the classes to choices: EM from several starts, of which the best are continued by L-BFGS.
 
         Parameters

@@ -16,11 +16,11 @@ from manyclass import _core
 from manyclass.checks import check_choice, check_number
 from manyclass.choice.columns import listed_names
 from manyclass.choice.fitting import (
-    ChoiceFit,
     ChoiceForm,
     ChoiceMixture,
     ChoiceObjective,
     DescentLimits,
+    FittedMixture,
     FreeCoefficients,
     Identification,
     LogLikelihood,
@@ -134,9 +134,7 @@ class RandomCoefficients(ChoiceMixture):
             return tuple(self.coefficients) if self.correlated else ()
         return tuple(listed_names(self.correlated))
 
-    def fit(
-        self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int
-    ) -> tuple[LogLikelihood, MixtureState, ChoiceFit, Identification]:
+    def fit(self, logit: ChoiceObjective, free: FreeCoefficients, limits: DescentLimits, seed: int) -> FittedMixture:
         """Fit the mixture to choices by BFGS from the multinomial logit's estimate, in the metric of persons' scores.
 
         With solver "double_sum", each row has alternatives drawn once, whose weights correct utilities: consistent for

@@ -46,7 +46,7 @@ from manyclass.choice.identification import (
     find_unidentified,
     hold_constant,
 )
-from manyclass.choice.sets import ChoiceSets, choice_sets, names_by_kind, positions_among
+from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.labels import as_labels, checked_labels
 from manyclass.parts import hinting, storing
 from manyclass.registry import names
@@ -435,10 +435,9 @@ class ChoiceClassifier(FittedChoiceModel):
         groups, group_labels = self._constants(sets, bool(has), own_tastes)
         nests, nest_labels = self._group("nests", self.nests, sets.alternatives)
         labels = tuple(map(str, sets.alternatives)) if own_tastes else ()
-        groups_and_nests = groups, group_labels, nests.astype(np.int32), nest_labels
-        return ChoiceForm(
-            self.noise, *names_by_kind(sets).values(), sets.n_alternatives, int(rank), *groups_and_nests, labels
-        )
+        parts: list[Any] = [sets.chooser_names, sets.alternative_names, sets.pair_names, sets.n_alternatives, int(rank)]
+        parts += [groups, group_labels, nests.astype(np.int32), nest_labels, labels]
+        return ChoiceForm(self.noise, *parts)
 
     def _constants(
         self, sets: ChoiceSets, has_features: bool, own_tastes: bool
