@@ -468,10 +468,7 @@ def estimate_covariance(
     information, spread = np.mean(parts, axis=0)
     matrix, identified = invert_information(information, spread, known, tol)
     if model == "mixture" and identified.flat is not None:
-        # What has no maximum is flat there, but not on the way.
-        flat = scipy.linalg.orth(identified.flat)
-        rises = objective(theta - flat @ (flat.T @ theta))[0] > objective(theta)[0] + ROUNDED
-        identified = replace(identified, has_maximum=identified.has_maximum and not rises)
+        identified = _without_recession(identified, objective, theta)
     if kind == "none":
         return nothing, identified
     if len(parts) > 1:
@@ -482,6 +479,13 @@ def estimate_covariance(
         errors = np.std(np.sqrt(without), axis=0) * np.sqrt(FOLDS - 1)
         error = np.divide(errors, middle, out=error, where=middle > 0)
     return Covariance(kind, matrix, error, sum(fold.n_rows for fold in folds)), identified
+
+
+def _without_recession(known: Identification, objective: LogLikelihood, theta: Doubles) -> Identification:
+    """An identification that says whether flat directions are those without a maximum: flat there, not on the way."""
+    flat = scipy.linalg.orth(known.flat)
+    rises = objective(theta - flat @ (flat.T @ theta))[0] > objective(theta)[0] + ROUNDED
+    return replace(known, has_maximum=known.has_maximum and not rises)
 
 
 def _draw_folds(objective: LogLikelihood, seed: int) -> Sequence[LogLikelihood]:

@@ -303,8 +303,6 @@ class ChoiceClassifier(FittedChoiceModel):
         """
         self.check_parameters()
         sets = self._sets(X, y, sample_weight)
-        if self.covariance == "clustered" and sets.persons is None:
-            raise ValueError("covariance is 'clustered'; the data have no persons")
         form = self._form(sets)
         constraints = dict(self.constraints or {})
         held = {name: cause for name, cause in find_fixed_nests(form, sets).items() if name not in constraints}
@@ -414,6 +412,8 @@ class ChoiceClassifier(FittedChoiceModel):
                 raise ValueError("y or sample_weight is given beside ChoiceSets, which have them")
             if X.n_alternatives == 1 or X.n_pairs == X.n_rows:
                 raise ValueError("each row has one alternative to choose from; a row at least must have two")
+            if self.covariance == "clustered" and X.persons is None:
+                raise ValueError("covariance is 'clustered'; the data have no persons")
             return replace(X, chosen=X.known_choices)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)

@@ -254,7 +254,12 @@ class ChoiceSets:
         return sets
 
     def check_changeable(self, name: str) -> None:
-        """Raise ValueError unless a name is one of what `changed` takes."""
+        """Raise ValueError unless a name is one of what `changed` takes.
+
+        Parameters
+        ----------
+        name : str
+        """
         kind, names = "feature that can be changed", (*self.chooser_names, *self.alternative_names)
         names += self.pair_names if self.function is None else ()
         if self.source is not None:

@@ -312,10 +312,8 @@ def from_wide(
     """
     labels, columns = _alternatives_of(alternatives, utilities, pairs, choosers, formula), columns_by_name(table)
     choosers = listed_names(choosers)
-    mappings = {"pairs": pairs, "available": available, "counts": counts, "utilities": utilities}
-    for name, names in (*mappings.items(), *(pairs.items() if isinstance(pairs, Mapping) else ())):
-        if not isinstance(names, Mapping | None):
-            raise ValueError(f"{name} is a {type(names).__name__}; it must be a mapping, or None")
+    _check_mappings({"pairs": pairs, "available": available, "counts": counts, "utilities": utilities})
+    _check_mappings(pairs or {})
     person, weight = _usual_columns(columns, person, weight)
     roles: list[tuple[str, Any]] = [("chosen", chosen), ("choosers", choosers), ("person", person), ("weight", weight)]
     _check_columns(columns, "from_wide", [*roles, *(pairs or {}).items(), ("counts", counts), ("available", available)])
@@ -351,6 +349,11 @@ def _alternatives_of(alternatives: Any, utilities: Any, pairs: Any, choosers: An
     if alternatives is None and utilities is None:
         raise ValueError("alternatives or utilities must tell which alternatives there are")
     return distinct_labels([*utilities] if alternatives is None else alternatives)
+
+
+def _check_mappings(mappings: Mapping[str, Any]) -> None:
+    for name in [name for name, value in mappings.items() if not isinstance(value, Mapping | None)][:1]:
+        raise ValueError(f"{name} is a {type(mappings[name]).__name__}; it must be a mapping, or None")
 
 
 def _positions_of(name: str, names: Mapping[Any, str], labels: NDArray[Any]) -> Iterator[tuple[int, str]]:
