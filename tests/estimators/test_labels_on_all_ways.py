@@ -207,3 +207,21 @@ def test_a_form_alone_stays_and_answers_to_the_other():
     assert fitted.predict_top_k(X, 1, exclude=[[COMPOSED]] * 400)[0].ravel().tolist() == ["tea"] * 400
     with pytest.warns(UserWarning, match="in two forms of Unicode"):
         assert recall_at_k([[COMPOSED]], [[SPELT]], k=(1,)) == recall_at_k([["tea"]], [["tea"]], k=(1,))
+
+
+def test_files_of_one_form_are_asked_of_models_of_the_other(tmp_path, capsys):
+    FILES["d.txt"](tmp_path / "d.txt", [COMPOSED, "tea"] * 200, "text")
+    FILES["d.csv"](tmp_path / "d.csv", [COMPOSED, "tea"] * 200, "text")
+    for name in ("d.txt", "d.csv"):
+        classes_of_file(name, "whole", tmp_path, [SPELT, "tea"] * 200, "text")
+        FILES[name](tmp_path / name, [COMPOSED, "tea"] * 200, "text")
+        assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / name)]) == 0
+        assert "0 with unseen label" in capsys.readouterr().out
+
+
+def test_texts_of_classes_do_not_pass_through_floats():
+    y = [2**60 + 1, 2**60 + 2] * 200
+    fitted = model().fit(X, y, class_text=(np.array([2**60 + 1, 2**63], dtype=np.uint64), X[:2]))
+    assert fitted.classes_.tolist() == [2**60 + 1, 2**60 + 2, 2**63]
+    with pytest.raises(ValueError, match="class_text holds text, such as 'a'; the classes are numbers"):
+        model().fit(X, y, class_text=(["a", "b"], X[:2]))

@@ -41,6 +41,7 @@ from manyclass.labels import (
     as_labels,
     check_targets,
     column_numbers,
+    composed,
     find_positions,
     join_labels,
     sorted_classes,
@@ -582,8 +583,8 @@ def places_among(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int6
     """
     if classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf":
         return find_positions(labels, classes, "the data").astype(np.int64)
-    places = {label: place for place, label in enumerate(written(classes))}
-    return np.array([places.get(label, -1) for label in written(labels)], dtype=np.int64)
+    places = {composed(label): place for place, label in enumerate(written(classes))}
+    return np.array([places.get(composed(label), -1) for label in written(labels)], dtype=np.int64)
 
 
 def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:

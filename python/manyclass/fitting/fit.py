@@ -116,7 +116,7 @@ from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
 from manyclass.training.state import ADAGRAD, Features, Points, Starts, State
 from manyclass.training.train import asked_start, train
 from manyclass.weights.hashing import FeatureHash, UsedColumns
-from manyclass.weights.saved_labels import check_labels_can_be_saved
+from manyclass.weights.saved_labels import encode_labels
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights
 
@@ -208,7 +208,7 @@ def _points_of_fit(
         rows = np.arange(points.n_given) if points.rows is None else points.rows
         points = replace(points, n_texts=int(np.sum(rows >= points.n_given - n_texts)))
     if options.get("checkpoint") is not None:  # who keeps half a training will want to save the whole
-        check_labels_can_be_saved(points.classes)
+        encode_labels("y", points.classes)  # raises for those that no file can hold
     return points, encoder
 
 

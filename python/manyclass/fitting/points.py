@@ -22,6 +22,7 @@ from manyclass.labels import (
     Unseen,
     as_labels,
     check_classes,
+    check_kind,
     check_targets,
     column_numbers,
     find_positions,
@@ -186,16 +187,12 @@ def encoded_with_classes(
 def _with_labels(y: Any, labels: Any) -> Any:
     """Return y with the labels of texts of classes behind it: as a column, or as rows of its matrix."""
     if not is_indicator(y):
-        labels_of_rows, labels_of_texts = as_labels(y), as_labels(labels)
-        if (labels_of_rows.dtype.kind in "UO") != (labels_of_texts.dtype.kind in "UO"):
-            pair = f"class_text has {shown(labels_of_texts[0])}, y has {shown(labels_of_rows[0])}"
-            raise ValueError(f"{pair}; both must be of one kind")
-        return np.concatenate([labels_of_rows, labels_of_texts])
+        check_kind(as_labels(labels), as_labels(y), "class_text")
+        return join_labels([as_labels(y), as_labels(labels)])
     columns = as_labels(y.columns) if hasattr(y, "columns") else column_numbers(np.shape(y)[1])
     order = np.argsort(columns)
     positions = find_positions(as_labels(labels), columns[order], "class_text")
-    if positions.min(initial=0) < 0:
-        unknown_label = as_labels(labels)[positions < 0][:1].tolist()[0]
+    for unknown_label in as_labels(labels)[positions < 0][:1].tolist():
         raise ValueError(f"class_text has {unknown_label!r}, which is no column of y; add a column of zeros")
     ones = (np.ones(len(positions), np.int8), (np.arange(len(positions)), order[positions]))
     more: Any = sp.csr_array(ones, shape=(len(positions), len(columns)))

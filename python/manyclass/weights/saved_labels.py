@@ -32,11 +32,6 @@ def _type_as_text(labels: NDArray[Any]) -> str | None:
     return found
 
 
-def check_labels_can_be_saved(labels: NDArray[Any]) -> None:
-    """Raise TypeError, as `save` does, for labels that no file can hold."""
-    encode_labels("y", labels)
-
-
 def encode_labels(array: str, labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
     """Return labels as arrays of a file whose names begin with `array`, and what `decode_labels` has to know."""
     dtype = labels.dtype
