@@ -224,6 +224,9 @@ def test_parameters_are_checked(how, message):
     sets = replace(world(0)[0], persons=None)
     with pytest.raises((ValueError, TypeError), match=message):
         ChoiceClassifier(**how).fit(sets)
+    if how == {"covariance": "clustered"}:
+        with pytest.raises(ValueError, match=message):
+            ChoiceClassifier(**how).fit(sets.X, sets.labels)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # some data are separated

@@ -467,7 +467,7 @@ def estimate_covariance(
         parts.append((information, spread))
     information, spread = np.mean(parts, axis=0)
     matrix, identified = invert_information(information, spread, known, tol)
-    if model == "mixture" and identified.flat is not None:
+    if model == "mixture":
         identified = _without_recession(identified, objective, theta)
     if kind == "none":
         return nothing, identified
@@ -483,7 +483,7 @@ def estimate_covariance(
 
 def _without_recession(known: Identification, objective: LogLikelihood, theta: Doubles) -> Identification:
     """An identification that says whether flat directions are those without a maximum: flat there, not on the way."""
-    flat = scipy.linalg.orth(known.flat)
+    flat = np.zeros((len(theta), 0)) if known.flat is None else scipy.linalg.orth(known.flat)
     rises = objective(theta - flat @ (flat.T @ theta))[0] > objective(theta)[0] + ROUNDED
     return replace(known, has_maximum=known.has_maximum and not rises)
 

@@ -412,8 +412,6 @@ class ChoiceClassifier(FittedChoiceModel):
                 raise ValueError("y or sample_weight is given beside ChoiceSets, which have them")
             if X.n_alternatives == 1 or X.n_pairs == X.n_rows:
                 raise ValueError("each row has one alternative to choose from; a row at least must have two")
-            if self.covariance == "clustered" and X.persons is None:
-                raise ValueError("covariance is 'clustered'; the data have no persons")
             return replace(X, chosen=X.known_choices)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -425,6 +423,8 @@ class ChoiceClassifier(FittedChoiceModel):
         return choice_sets(alternatives=alternatives, X=X, chosen=labels, sample_weight=weights, chooser_names=names)
 
     def _form(self, sets: ChoiceSets) -> ChoiceForm:
+        if self.covariance == "clustered" and sets.persons is None:
+            raise ValueError("covariance is 'clustered'; the data have no persons")
         has = sets.Z is not None and sets.Z.shape[1] > 0
         rank = self.interactions
         if isinstance(rank, str):
