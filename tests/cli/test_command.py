@@ -320,7 +320,7 @@ def test_errors_of_the_user_are_one_line(tmp_path, data, model, capsys):
         (("fit", data), r"the following arguments are required: --output \(see manyclass fit --help\)"),
         (
             ("fit", data, "--output", tmp_path / "no" / "m"),
-            r".* is no folder or device that this user may write to",
+            r".* is not a folder or a device that this user may write to",
         ),
         (("fit", data, "--output", tmp_path), r".* is a folder; it must be a file"),
         ((*fit, "--solver", "adam"), r"solver is 'adam'; it must be one of 'auto', 'implicit', .*"),

@@ -86,4 +86,5 @@ def check_writable(path: str) -> None:
         raise IsADirectoryError(f"{path} is a folder; it must be a file")
     target = path if os.path.exists(path) and not os.path.isfile(path) else folder
     if not os.access(target, os.W_OK):
-        raise PermissionError(f"{path} cannot be written: {target} is no folder or device that this user may write to")
+        reason = "is not a folder or a device that this user may write to"
+        raise PermissionError(f"{path} cannot be written: {target} {reason}")
