@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import shown
+from manyclass.datasets.csr import known_ones
 from manyclass.labels import as_labels, check_kind, columns_of_classes, find_positions, join_labels
 from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix
 
@@ -59,29 +60,33 @@ def label_pattern(labels: Any, n_rows: int, classes: NDArray[Any], name: str) ->
             )
         matrix = sp.csr_array(pattern, copy=True)
     else:
-        if not hasattr(labels, "__len__") or isinstance(labels, str | bytes):
-            other = "'seen'" if name == "exclude" else "a list of labels"
-            raise TypeError(f"{name} is {labels!r}; it must be {other}, a list of labels for each row, or a 0/1 matrix")
-        lists = list(map(as_labels, labels))
-        if name == "among" and lists and not any(array.ndim for array in lists):
-            lists = [as_labels(list(labels))]
-        elif len(lists) != n_rows:
-            raise ValueError(f"{name} has {len(lists)} lists of labels; X has {n_rows} rows")
-        for row, array in enumerate(lists):
-            if array.ndim != 1:
-                raise ValueError(
-                    f"{name}[{row}] is {array.tolist()!r}; it must be a list of labels, one list for each row of X, or "
-                    f"{name} a matrix of shape {shape}"
-                )
-            check_kind(array, classes, f"{name}[{row}]")
+        lists = _lists_of(labels, n_rows, classes, name)
         positions = find_positions(join_labels(lists), classes, name)
-        rows, known = np.repeat(np.arange(len(lists)), [*map(len, lists)]), positions >= 0
-        ones = np.ones(np.count_nonzero(known))
-        matrix = sp.csr_array((ones, (rows[known], positions[known])), shape=(len(lists), len(classes)))
+        matrix = known_ones(positions, [*map(len, lists)], len(classes))
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     matrix.indptr, matrix.indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
     return matrix
+
+
+def _lists_of(labels: Any, n_rows: int, classes: NDArray[Any], name: str) -> list[NDArray[Any]]:
+    """Return the labels of each row, or one list for all; raises as `label_pattern` does."""
+    if not hasattr(labels, "__len__") or isinstance(labels, str | bytes):
+        other = "'seen'" if name == "exclude" else "a list of labels"
+        raise TypeError(f"{name} is {labels!r}; it must be {other}, a list of labels for each row, or a 0/1 matrix")
+    lists = list(map(as_labels, labels))
+    if name == "among" and lists and not any(array.ndim for array in lists):
+        lists = [as_labels(list(labels))]
+    elif len(lists) != n_rows:
+        raise ValueError(f"{name} has {len(lists)} lists of labels; X has {n_rows} rows")
+    for row, array in enumerate(lists):
+        if array.ndim != 1:
+            raise ValueError(
+                f"{name}[{row}] is {array.tolist()!r}; it must be a list of labels, one list for each row of X, or "
+                f"{name} a matrix of shape {(n_rows, len(classes))}"
+            )
+        check_kind(array, classes, f"{name}[{row}]")
+    return lists
 
 
 def pattern_rows(pattern: sp.csr_array | None, rows: slice) -> Any:

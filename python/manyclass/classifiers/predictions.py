@@ -592,7 +592,8 @@ def with_wrong(means: Mapping[str, float], share: float) -> dict[str, float]:
     labels."""
     right = ("precision", "hit", "recall", "mrr", "ndcg")
     scaled = {name: share * mean for name, mean in means.items() if name.startswith(right)}
-    return {**means, **scaled, **{name: 1 - share * (1 - means[name]) for name in means if name.endswith("error")}}
+    errors = {name: 1 - share + share * mean for name, mean in means.items() if name.endswith("error")}
+    return {**means, **scaled, **errors}
 
 
 def least_score(threshold: float | None, *, is_probability: bool) -> float:

@@ -302,18 +302,28 @@ def _measured(
     if propensities is not None:
         shares = metrics.psp_at_k(Y, best, propensities, ks)
         result |= {f"psp_at_{k}": float(share) for k, share in zip(ks, np.atleast_1d(shares), strict=True)}
-    if has_probabilities(model) and exclude is None:
-        k, log_p = max(ks) if several else 1, scores.astype(np.float64)
-        stated = {"ece": np.exp(log_p)}
-        if (calibration := model.calibration_) is not None:
-            if several:
-                p = np.exp(calibration.uncalibrated(log_p))
-            else:
-                p = predictions.uncalibrated_confidence(model, X, labels[:, 0])
-            stated["ece_uncalibrated"] = p.reshape(len(best), -1)
-        for name, p in stated.items():  # rounding can leave the logarithm of a probability of one above zero
-            result[name] = metrics.expected_calibration_error(Y, best[:, :k], np.minimum(p[:, :k], 1))
-    return result
+    return result if exclude is not None else result | _calibration_errors(model, X, Y, labels, best, scores)
+
+
+def _calibration_errors(
+    model: Classifier, X: Any, Y: sp.csr_array, labels: NDArray[Any], best: NDArray[Any], scores: NDArray[Any]
+) -> dict[str, float]:
+    """Return the ECE of the best labels, and that without the model's calibration, where there are such numbers."""
+    if not has_probabilities(model):
+        return {}
+    several, log_p = takes_several(model), scores.astype(np.float64)
+    stated = {"ece": np.exp(log_p)}
+    if (calibration := model.calibration_) is not None:
+        if several:
+            p = np.exp(calibration.uncalibrated(log_p))
+        else:
+            p = predictions.uncalibrated_confidence(model, X, labels[:, 0])
+        stated["ece_uncalibrated"] = p.reshape(len(best), -1)
+    k = best.shape[1] if several else 1
+    # Rounding can leave the logarithm of a probability of one above zero.
+    return {
+        name: metrics.expected_calibration_error(Y, best[:, :k], np.minimum(p[:, :k], 1)) for name, p in stated.items()
+    }
 
 
 def coverage_of_sets(model: Classifier, rows: Records, coverage: float) -> dict[str, float]:

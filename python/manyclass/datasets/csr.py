@@ -23,6 +23,16 @@ def ones_at(columns: ArrayLike, counts: ArrayLike, n_columns: int) -> sparse.csr
     return csr_from_core(np.ones(len(indices), np.float32), indices, indptr, (len(indptr) - 1, n_columns))
 
 
+def known_ones(columns: Any, counts: Any, n_columns: int) -> sparse.csr_array:
+    """Return what `ones_at` does, each column once in a row, without those of -1."""
+    rows, is_known = np.repeat(np.arange(np.size(counts)), counts), columns >= 0
+    ones = (np.ones(np.count_nonzero(is_known)), (rows[is_known], columns[is_known]))
+    matrix = sparse.csr_array(ones, shape=(np.size(counts), n_columns))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    return matrix
+
+
 def require_csr(name: str, X: object) -> None:
     """Raise TypeError unless X is a SciPy CSR matrix or array."""
     if not isinstance(X, sparse.csr_array | sparse.csr_matrix):

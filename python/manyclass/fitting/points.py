@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 
 from manyclass import _core
 from manyclass.checks import canonical_csr, is_number, is_texts, shown, unconverted_rows, validated_data
+from manyclass.datasets.csr import known_ones
 from manyclass.datasets.text import TextVectorizer
 from manyclass.figures import FIGURES
 from manyclass.labels import (
@@ -645,12 +646,7 @@ def tagged(y: Any, classes: NDArray[Any] | None = None, *, unseen: Unseen = "dro
         counts = np.array([*map(len, lists)])
     known = sorted_classes(names, name="y")[0] if classes is None else classes
     positions = (positions_of if unseen == "error" else find_positions)(labels, known, "y")
-    row_ids, is_known = np.repeat(np.arange(len(counts)), counts), positions >= 0
-    ones = (np.ones(np.count_nonzero(is_known)), (row_ids[is_known], positions[is_known]))
-    matrix: Any = sp.csr_array(ones, shape=(len(counts), len(known)))
-    matrix.sum_duplicates()
-    matrix.data[:] = 1
-    return LabelMatrix.named(matrix, known)
+    return LabelMatrix.named(known_ones(positions, counts, len(known)), known)
 
 
 def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any]:
