@@ -152,9 +152,10 @@ def test_damaged_codes_are_refused(tmp_path, seed):
     no_number = tensors["rows"].copy()
     no_number[3, -2:] = (0xC0, 0x7F)  # the scale
     kept = {**file.metadata, "parameters": file.metadata["parameters"].replace('"row_bits": 0', '"row_bits": 32')}
+    halves = {**file.metadata, "parameters": file.metadata["parameters"].replace('"row_bits": 0', '"row_bits": 16')}
     four = {**file.metadata, "parameters": file.metadata["parameters"].replace('"code_bits": 8', '"code_bits": 4')}
-    bad = [(no_number, file.metadata), (tensors["rows"][:, 1:].copy(), file.metadata), (tensors["rows"], kept)]
-    for codes, metadata in [*bad, (tensors["rows"], four), (tensors["rows"][:9].copy(), file.metadata)]:
+    bad = [(codes, file.metadata) for codes in (no_number, tensors["rows"][:, 1:].copy(), tensors["rows"][:9].copy())]
+    for codes, metadata in bad + [(tensors["rows"], other) for other in (kept, halves, four)]:
         write_tensors(path, {**tensors, "rows": codes}, metadata)
         with pytest.raises(ValueError, match="is damaged"):
             SphericalClusterIndex.load(path)

@@ -72,7 +72,7 @@ MOST_PROBED = 1 / 4
 # Labels alone are found by a copy where there are more classes than this for each that is wanted.
 CLASSES_A_BEST = 64
 BLOCK_ROWS = 4096  # a multiple of the core's queries_per_sample
-LONGEST_SQ = 2.0**122  # of rows that an index takes; scores of longer ones may not be finite, and are all found
+LONGEST_SQ = 2.0**122  # of rows that an index takes; scores of longer ones may not be finite, and all are found then
 
 
 def recall_error(recall: float, n: int) -> float:
@@ -316,14 +316,9 @@ class ApproximateAnswers:
 
         def best_of_index(points: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
             mapped = self._mapped(points)
-            searched = row_norms_sq(mapped) <= LONGEST_SQ
-            if searched.all():
-                return index.top_k(mapped, width, recall, n_threads)
-            answers = exact(points, width)
-            if searched.any():
-                parts = index.top_k(mapped[searched], width, recall, n_threads)
-                answers[0][searched], answers[1][searched], answers[2][searched] = parts
-            return answers
+            if (row_norms_sq(mapped) > LONGEST_SQ).any():
+                return exact(points, width)
+            return index.top_k(mapped, width, recall, n_threads)
 
         return best_of_index
 

@@ -281,9 +281,8 @@ class SphericalClusterIndex(ClusteredRows):
     def _core_index(self, rows: Floats, centers: Floats, labels: Ids) -> Any:
         self.n_features_in_ = centers.shape[1] - (self.radius_ > 0)
         bits = {"code_bits": self.code_bits, "row_bits": self.row_bits}
-        are_rows = rows.dtype == np.float32
-        make: Any = _core.ClusterIndex if are_rows else _core.ClusterIndex.of_codes
-        rows = self._rounded(rows) if are_rows else rows
+        make: Any = _core.ClusterIndex if rows.dtype == np.float32 else _core.ClusterIndex.of_codes
+        rows = self._rounded(rows)
         return make(rows, centers, radius=self.radius_, labels=labels, n_threads=n_threads_from(self.n_jobs), **bits)
 
     def _has_worn(self) -> bool:
