@@ -220,3 +220,20 @@ def test_the_service_takes_histories_and_leaves_out_what_was_seen(kind, seed):
         code, told = post(server, {"row": [["a"]]})
         assert code == 400
         assert "a history must hold labels of one kind" in told["error"]
+
+
+def test_ties_repeats_and_histories_without_a_known_item_are_told(tmp_path, capsys):
+    rows = [(float(day), f"u{user}", f"item {(user + day) % 7}") for user in range(60) for day in range(4)]
+    more = [(0.0, "u1", "item 5"), (0.0, "u1", "item 5"), (3.0, "u2", rows[11][2])]
+    log = written(tmp_path / "log.csv", rows + more)
+    run("fit", log, *LOG, "--output", tmp_path / "m", *QUICK)
+    told = capsys.readouterr().err
+    assert "3 events have the time of another one of their user, and stay in the order of the log" in told
+    assert "2 events stand in the log again, with user, time and item, and each counts" in told
+    other = written(tmp_path / "new.csv", [(0.0, "a", "never"), (1.0, "b", "item 3")])
+    run("predict", tmp_path / "m", other, "-k", 1)
+    told = capsys.readouterr()
+    assert "1 of 2 histories have no item that the model knows" in told.err
+    assert len(told.out.splitlines()) == 2
+    run("fit", written(tmp_path / "plain.csv", rows), *LOG, "--output", tmp_path / "m", *QUICK)
+    assert "events" not in capsys.readouterr().err

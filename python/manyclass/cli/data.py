@@ -324,6 +324,9 @@ def features(reading: Reading, X: Any, vectorizer: Vectorizer | None) -> Any:
         assert vectorizer is not None
         with waiting(f"turning {len(X)} {UNITS[type(vectorizer)]} into rows"):
             X = vectorizer.transform(X)
+        if n_empty := int((~rows_with_features(X)).sum()):
+            known = {TextVectorizer: "term", SequenceEncoder: "item"}[type(vectorizer)]
+            note(f"{n_empty} of {X.shape[0]} {UNITS[type(vectorizer)]} have no {known} that the model knows")
     if not reading.normalize:
         return X
     if not hasattr(X, "columns"):

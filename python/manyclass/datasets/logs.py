@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -83,6 +83,8 @@ def read_log(
         labels_of_words([cell for cell, has in zip(column, has_both, strict=True) if has]) for column in cells[:2]
     )
     times = read_times(cells[2], f"{name}, times")[has_both] if len(cells) > 2 else None
+    if times is not None and len(times):
+        notes += tuple(f"{name}: {note}" for note in _ties(users, times, items))
     sequences, owners = SequenceEncoder.sequences_of(users, items, times, gap=gap)
     n_before = None
     if last is not None:
@@ -97,6 +99,20 @@ def read_log(
     Y = ones_at([], np.zeros(len(sequences)), 0)
     histories = Histories(sequences, owners, n_before)
     return Records(histories, Y, np.zeros(0, dtype=object), name=name, form=table.form, notes=notes)
+
+
+def _ties(users: NDArray[Any], times: NDArray[Any], items: NDArray[Any]) -> Iterator[str]:
+    """Tell how many events have the time of an earlier one of their user, and how many of these are the same event."""
+    ids = np.zeros(len(users), dtype=np.int64)
+    for columns, words in (
+        ((users, times), "have the time of another one of their user, and stay in the order of the log"),
+        ((items,), "stand in the log again, with user, time and item, and each counts"),
+    ):
+        for column in columns:
+            distinct, codes = np.unique(column, return_inverse=True)
+            ids = np.unique(ids * len(distinct) + codes, return_inverse=True)[1]
+        if n_again := len(ids) - int(ids.max()) - 1:
+            yield f"{n_again} events {words}"
 
 
 def _check_options(names: Sequence[str], gap: float | None, last: int | None, since: str | None) -> None:
