@@ -402,14 +402,9 @@ def _double_sum(rule: str, solver_numbers: Given, source: str, rate: float, dim:
             raise ValueError("solver is 'implicit', whose steps are those of a linear model; choose another")
     rule_numbers = registered("solver")[rule].parameters
     u_rate = solver_numbers.take("u_learning_rate") if solver_numbers.has("u_learning_rate") else rate
-    return DoubleSum(
-        rule=rule,
-        options={number.name: float(solver_numbers.take(number.name)) for number in rule_numbers},
-        reduction=reduction,
-        formulation=formulation,
-        u_init=solver_numbers.take("u_init", "log_n_classes"),
-        step=1.0 if u_rate == "tied" else float(u_rate) / rate,
-    )
+    options = {number.name: float(solver_numbers.take(number.name)) for number in rule_numbers}
+    u_init, step = solver_numbers.take("u_init", "log_n_classes"), 1.0 if u_rate == "tied" else float(u_rate) / rate
+    return DoubleSum(rule, options, reduction, formulation, u_init, step)
 
 
 # Weights on pairs

@@ -509,13 +509,9 @@ class Loaded:
         first, mean = self.facts[0], None if self.call is None else 1.0
         if self.several and mean is None:
             mean = sum(facts.weight for facts in self.facts) / sum(facts.n_rows for facts in self.facts)
-        facts = {
-            "n_shards": len(self.facts),
-            "n_features": first.n_features,
-            "n_rows": sum(self._n_rows),
-            "sparse": not self.by_batches and (first.sparse if self.state is None else self.state.weights.sparse),
-            "goes_on": self.call is not None,
-        }
+        sparse = not self.by_batches and (first.sparse if self.state is None else self.state.weights.sparse)
+        facts: dict[str, Any] = {"n_shards": len(self.facts), "n_features": first.n_features}
+        facts |= {"n_rows": sum(self._n_rows), "sparse": sparse, "goes_on": self.call is not None}
         counted = self.workers.each(count, self._divided)
         return self.workers.everywhere(whole_of, self.planner, self.origin, counted, facts, mean)
 

@@ -214,14 +214,10 @@ class Optimizer(hyperopt.HyperparameterOptimizer):
         self._backend.estimator(params, jobs=1)  # so that a wrong parameter is refused here, not by each trial
         self._backend.initialize_vectorizer()
         documents = list(project.transform.transform_corpus(self._corpus).documents)
-        return {
-            "params": params,
-            "training": self._backend.cached_data(),
-            "vectors": self._backend.rows_of([document.text for document in documents]),
-            "gold": [document.subject_set for document in documents],
-            "subjects": project.subjects,
-            "metric": self._metric,
-        }
+        vectors = self._backend.rows_of([document.text for document in documents])
+        corpus = {"vectors": vectors, "gold": [document.subject_set for document in documents]}
+        training = self._backend.cached_data()
+        return {"params": params, "training": training, **corpus, "subjects": project.subjects, "metric": self._metric}
 
     def _postprocess(self, study: Any) -> Any:
         lines = [f"{name}={value:.4g}" for name, value in study.best_params.items()]

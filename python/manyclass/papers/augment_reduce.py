@@ -156,15 +156,10 @@ def _classification(run: Run, data: Problem) -> Results:
     curve = Curve(("seconds", "elbo"), lambda state: {"elbo": _bound(run, state, X, shown_labels)}, checkpoints)
     model.fit(data.X_train, data.y_train, callback=curve, **start)
     measures = model.evaluate(data.X_test, data.y_test)
-    return {
-        "shape": data.sizes,
-        "log_likelihood": -measures["log_loss"],
-        "sampled": _by_the_papers_sampler(run, model, data, np.searchsorted(classes, data.y_test)),
-        "accuracy": 1 - measures["error"],
-        "seconds_per_pass": curve.seconds / max(1, model.n_iter_) if curve.values["seconds"] else None,
-        **curve.values,
-        RAN: trained_with(model),
-    }
+    sampled = _by_the_papers_sampler(run, model, data, np.searchsorted(classes, data.y_test))
+    scores = {"log_likelihood": -measures["log_loss"], "sampled": sampled, "accuracy": 1 - measures["error"]}
+    seconds = curve.seconds / max(1, model.n_iter_) if curve.values["seconds"] else None
+    return {"shape": data.sizes, **scores, "seconds_per_pass": seconds, **curve.values, RAN: trained_with(model)}
 
 
 def _bound(run: Run, state: TrainingState, X: Any, labels: NDArray[np.int32]) -> float:

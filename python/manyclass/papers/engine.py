@@ -405,17 +405,10 @@ def record_figures(items: Iterable[Item], experiment: str, command: str, file: P
 
 def machine() -> dict[str, Any]:
     """Return processor, cores, instruction set in use, load average and versions; no name of a host or a user."""
-    return {
-        "cpu": _processor(),
-        "cores": os.cpu_count(),
-        "isa": _core.best_isa(),
-        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "manyclass": __version__,
-    }
+    load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+    computer = {"cpu": _processor(), "cores": os.cpu_count(), "isa": _core.best_isa(), "load": load}
+    system = {"system": f"{platform.system()} {platform.machine()}", "python": platform.python_version()}
+    return computer | system | {"numpy": np.__version__, "scipy": scipy.__version__, "manyclass": __version__}
 
 
 def _processor() -> str:

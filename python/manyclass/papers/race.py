@@ -83,14 +83,9 @@ def perform(run: Run, context: Context) -> Results:
         raise RuntimeError("its learning rate was not tuned")
     results, ended = _raced(run, data, tuning, tuning["factor"], tuning["u_factor"])
     test = ended.evaluate(data.X_test, data.y_test) if len(data.y_test) else {"log_loss": math.nan, "error": math.nan}
-    return {
-        **results,
-        "shape": list(data.shape),
-        "measured_rows": len(_measured_rows(data)),
-        "test_log_loss": test["log_loss"],
-        "test_accuracy": 1 - test["error"],
-        RAN: trained_with(ended),
-    }
+    sizes = {"shape": list(data.shape), "measured_rows": len(_measured_rows(data))}
+    scores = {"test_log_loss": test["log_loss"], "test_accuracy": 1 - test["error"]}
+    return {**results, **sizes, **scores, RAN: trained_with(ended)}
 
 
 def _fit(run: Run, data: Problem, callback: Callable[[TrainingState], bool], **parameters: Any) -> SoftmaxClassifier:
@@ -153,12 +148,8 @@ def _tuned(run: Run, data: Problem) -> Results:
 
     best = _best(lambda w: objective(w, 0), EXPONENTS)
     u = _best(lambda u: objective(best, u), U_EXPONENTS) if run.method in WITH_U_STEP else 0
-    return {
-        "factor": 10 ** (best / 2),
-        "u_factor": 10 ** (u / 2),
-        **trial,
-        "tried": [[10 ** (w / 2), 10 ** (u / 2), value] for (w, u), value in sorted(tried.items())],
-    }
+    lines = [[10 ** (w / 2), 10 ** (u / 2), value] for (w, u), value in sorted(tried.items())]
+    return {"factor": 10 ** (best / 2), "u_factor": 10 ** (u / 2), **trial, "tried": lines}
 
 
 def _best(objective: Callable[[int], float], exponents: tuple[int, ...]) -> int:

@@ -49,15 +49,11 @@ ITERATIONS = 2000
 SGD_BATCH, LAST_STEP = 200, 0.01  # of the first: the step size falls to it by a constant factor
 CURVE_POINTS = 200
 TOY_NEGATIVES = 10
+TOY = {"solver": solvers.OVE(decay=0.9, batch_size=100, averaging="none")}
 # Of OVE-SGD, where it is not that of Table 2, whose passes are known with the data.
 SGD: dict[str, dict[str, Any]] = {
     "plane": {"max_iter": 100, "solver": solvers.OVE(decay=0.95, batch_size=10), "learning_rate": 0.5},
-    "toy": {
-        "max_iter": 20,
-        "solver": solvers.OVE(decay=0.9, batch_size=100, averaging="none"),
-        "n_negatives": TOY_NEGATIVES,
-        "fit_intercept": False,
-    },
+    "toy": TOY | {"max_iter": 20, "n_negatives": TOY_NEGATIVES, "fit_intercept": False},
     LARGE: {"max_iter": 5, "solver": solvers.OVE(decay=0.5, batch_size=1, averaging="none"), "n_negatives": 5},
 }
 LARGE_RATE = 1e-8

@@ -128,14 +128,9 @@ def first_local_state(plan: PointsPlan, n_samples: int, n_classes: int) -> Local
 def core_state(plan: PointsPlan, weights: Weights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
     """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
     local_state = vars(first_local_state(plan, len(labels), weights.n_classes))
-    return _core.State(
-        labels=labels,
-        x_sq=x_sq,
-        weights=weights.matrix,
-        intercept=weights.intercept if plan.fit_intercept else NO_FLOATS,
-        n_classes=weights.n_classes,
-        **(local_state | more),
-    )
+    model: dict[str, Any] = {"weights": weights.matrix, "n_classes": weights.n_classes}
+    model["intercept"] = weights.intercept if plan.fit_intercept else NO_FLOATS
+    return _core.State(labels=labels, x_sq=x_sq, **model | local_state | more)
 
 
 def class_order(plan: PointsPlan, counts: NDArray[Any], n_classes: int) -> Ids:
@@ -346,15 +341,11 @@ def fit_points(
     # Points held out watch by themselves; and scores of negative sampling are no logarithms of probabilities.
     if watch.validation is not None or plan.solver == "negative_sampling":
         n_drawn = None
-    signs = Signs(
-        at_zero=float(np.log(n_classes)),
-        n_drawn=n_drawn,
-        noise=plan.utility.noise if plan.utility else "gumbel",
-        # One pass over few new rows may end above a model that knew them, an average of few passes above an iterate.
-        minimised=earlier is None and (plan.averaging == "none" or plan.max_iter >= _core.Probe.many_passes),
-        ridge=plan.alpha,
-        begins_elsewhere=start is not None,
-    )
+    # One pass over few new rows may end above a model that knew them, an average of few passes above an iterate.
+    minimised = earlier is None and (plan.averaging == "none" or plan.max_iter >= _core.Probe.many_passes)
+    noise, at_zero = plan.utility.noise if plan.utility else "gumbel", float(np.log(n_classes))
+    loss: dict[str, Any] = {"noise": noise, "minimised": minimised, "ridge": plan.alpha}
+    signs = Signs(at_zero, n_drawn, **loss, begins_elsewhere=start is not None)
     make = partial(PointsTraining, points=points, candidates=candidates, start=start, earlier=earlier)
     training, rate = trained(make, plan, watch, signs)  # 1 to 4
     if earlier is not None and earlier.squares is not None:
