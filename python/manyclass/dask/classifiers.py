@@ -155,7 +155,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         """
         call, planner = checked_call(n_passes, learning_rate, None, None), planner_of(self._owner())
         planner.check()
-        check_can_go_on(planner.parameters)
+        check_can_go_on(planner)
         if hasattr(self, "_model") and self._model.blocks:
             raise ValueError("the model was trained with division='rows and classes'; partial_fit needs one by rows")
         state = getattr(self, "_state", None)

@@ -94,7 +94,7 @@ from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts
 from manyclass.datasets.stream import Stream
 from manyclass.figures import FIGURES
-from manyclass.fitting.planner import PlannedCall, Planner, fit_runs, is_composed, refit, with_report_of
+from manyclass.fitting.planner import PlannedCall, Planner, fit_runs, refit, with_report_of
 from manyclass.fitting.points import (
     Known,
     encoded,
@@ -106,7 +106,7 @@ from manyclass.fitting.points import (
 )
 from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
 from manyclass.labels import as_labels, check_targets, sorted_classes
-from manyclass.parts import Parameters, Part, check_open
+from manyclass.parts import Part, check_open
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.training.core_training import Callback, First, Watch
@@ -227,7 +227,7 @@ def fit_stream(planner: Planner, X: Any, options: Mapping[str, Any], until: floa
     """
     refuse("for texts at once, and not for a stream", class_text=options.get("class_text"))
     parameters, classes = planner.parameters, options.get("classes")
-    check_can_go_on(parameters)
+    check_can_go_on(planner)
     for name, value in {"warm_start": True, "solver": "lbfgs", "learning_rate": "grid"}.items():
         if getattr(parameters[name], "name", parameters[name]) == value:
             raise ValueError(f"{name} is {value!r}, which needs all rows at once; with a stream choose another")
@@ -370,7 +370,7 @@ def go_on(
     planner.check()
     if state is not None:
         state.weights.refuse_compressed("partial_fit")
-    check_can_go_on(planner.parameters)
+    check_can_go_on(planner)
     if planner.resolved(state).parameters["learning_rate"] == "grid":
         raise ValueError("learning_rate is 'grid', which needs all rows; for partial_fit set a number, or 'auto'")
     if state is None and call.fit_pass is not None:
@@ -539,9 +539,10 @@ def checked_call(
     return Call(n, learning_rate, half_life, new_classes, open_passes=is_open, n_kept=most_rows)
 
 
-def check_can_go_on(parameters: Parameters) -> None:
+def check_can_go_on(planner: Planner) -> None:
     """Refuse parameters that need all rows at once."""
-    if is_composed(parameters):
+    parameters = planner.parameters
+    if planner.is_composed:
         name = "calibration" if parameters["n_models"] in (1, "auto") else "n_models"
         raise ValueError(f"{name} is {parameters[name]!r}; partial_fit trains one model and holds no rows out")
     if parameters.get("early_stopping", False):

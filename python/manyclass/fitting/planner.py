@@ -73,7 +73,7 @@ class Planner(ABC):
         if parameters["calibration"] is not None:
             check_choice("calibration", parameters["calibration"], CALIBRATIONS)
         parameters.check_open("n_models", low=1, integer=True)
-        if parameters["warm_start"] and is_composed(parameters):
+        if parameters["warm_start"] and self.is_composed:
             raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
         check_class_weight(parameters["class_weight"])
         for name, rule in RULES.items():
@@ -113,6 +113,31 @@ class Planner(ABC):
         """Return the data of a training, checked: see `points_of`."""
         weights = self.parameters["class_weight"]
         return points_of(self.caller, X, y, sample_weight, weights, several=self.several, **more)
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether what is set asks for more than one run."""
+        return self.parameters["n_models"] not in (1, "auto") or self.parameters["calibration"] is not None
+
+    def with_rows_out(self, first: First, points: Points) -> First:
+        """Return it with what early stopping looks at: rows of its own, or a share of the points, drawn here."""
+        parameters = self.parameters
+        first = replace(first, n_iter_no_change=parameters["n_iter_no_change"])
+        if first.evaluated is not None or not parameters["early_stopping"]:
+            return first
+        random = fork(parameters["random_state"])
+        out = held_out(points.labels, parameters.get("validation_fraction", FIGURES.VALIDATION), random, points.groups)
+        out[len(out) - points.n_texts :] = False
+        return replace(first, held_out=out)
+
+    def warm_start_of(self, state: State, points: Points) -> Weights:
+        """Return the weights of a linear model of one label a row for the classes of a fit to such rows."""
+        check_features(state, points)
+        place = find_positions(points.classes, state.classes, "y")
+        start, there = Weights.zeros(points.n_classes, points.x.shape[1], by_feature=False), place >= 0
+        start.coef[there] = state.weights.coef[place[there]]
+        start.intercept[there] = state.weights.intercept[place[there]]
+        return start
 
     def loss(self, state: State, points: Points) -> float:
         """Return the mean loss of points by which states are compared: the log-loss, in nats."""
@@ -163,11 +188,6 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-def is_composed(parameters: Parameters) -> bool:
-    """Whether what is set asks for more than one run."""
-    return parameters["n_models"] not in (1, "auto") or parameters["calibration"] is not None
-
-
 def resolved(parameters: Parameters, state: State) -> Parameters:
     """Return the parameters, those left open being what a fit has made of them; what is set since then counts."""
     values, closed = state.fit_report.params, {}
@@ -204,32 +224,12 @@ def with_report_of(planned: Planned, state: State) -> State:
 # What a fit begins at
 
 
-def with_rows_out(first: First, parameters: Parameters, points: Points) -> First:
-    """Return it with what early stopping looks at: rows of its own, or a share of the points, drawn here."""
-    first = replace(first, n_iter_no_change=parameters["n_iter_no_change"])
-    if first.evaluated is not None or not parameters["early_stopping"]:
-        return first
-    random = fork(parameters["random_state"])
-    out = held_out(points.labels, parameters.get("validation_fraction", FIGURES.VALIDATION), random, points.groups)
-    out[len(out) - points.n_texts :] = False
-    return replace(first, held_out=out)
-
-
 def facts_of(points: Points) -> Facts:
     """Return what choices depend on, of the points of a training."""
     facts = Facts.of(points.x, points.n_classes, points.labels, several=points.several)
     names = points.column_labels
     columns = None if names is None else columns_of_classes(points.classes, names, len(names))
     return replace(facts, n_texts=points.n_texts, of_columns=columns is not None and bool((columns >= 0).all()))
-
-
-def warm_start_of(state: State, points: Points) -> Weights:
-    """Return the weights of a linear model of one label a row for the classes of a fit to such rows."""
-    check_features(state, points)
-    place = find_positions(points.classes, state.classes, "y")
-    start, there = Weights.zeros(points.n_classes, points.x.shape[1], by_feature=False), place >= 0
-    start.coef[there], start.intercept[there] = state.weights.coef[place[there]], state.weights.intercept[place[there]]
-    return start
 
 
 def check_features(state: State, points: Points) -> None:
@@ -307,7 +307,7 @@ def fit_runs(
     if points.n_texts:
         return _fit_with_texts(planner, points, watch, first)
     parameters = planner.parameters
-    if not is_composed(parameters):
+    if not planner.is_composed:
         return planner.run(points, watch, first), points
     if parameters["calibration"] is None:
         return _Runs(planner, watch, first, 1).mean(points), points

@@ -17,17 +17,7 @@ from manyclass.choosing.costs import Facts, Lengths, Planned
 from manyclass.choosing.plans import linear_model, margin_plan, pairs_plan, softmax_batches_plan, utility_plan
 from manyclass.choosing.recipes import Choice
 from manyclass.figures import FIGURES
-from manyclass.fitting.planner import (
-    PartChoices,
-    PlannedCall,
-    Planner,
-    check_features,
-    facts_of,
-    is_composed,
-    warm_start_of,
-    with_report_of,
-    with_rows_out,
-)
+from manyclass.fitting.planner import PartChoices, PlannedCall, Planner, check_features, facts_of, with_report_of
 from manyclass.fitting.points import scaled_for_call
 from manyclass.fitting.trials import as_met, better_hidden_layer, plan_linear, plan_points, with_rate_tried
 from manyclass.labels import find_positions, positions_of
@@ -61,7 +51,7 @@ class SoftmaxPlanner(Planner):
         if points.several or not state.weights.is_linear:
             refuse_candidates(first.heads)
             return go_on_warm(self, state, points, watch)
-        after = self.resolved(state)._fit(points, watch, replace(first, start=warm_start_of(state, points)))
+        after = self.resolved(state)._fit(points, watch, replace(first, start=self.warm_start_of(state, points)))
         was, now = state.fit_report, after.fit_report
         return after.with_report(params={**was.params, **now.params}, rules={**was.rules, **now.rules})
 
@@ -72,7 +62,7 @@ class SoftmaxPlanner(Planner):
         limits: dict[str, Any] = {"timed": bool(np.isfinite(watch.until)), "most_bytes": watch.max_bytes}
         choice = Choice(self.parameters, self.check(), facts, **starts, **limits)
         parameters, seen, scaling = self.parameters, points, None
-        first = with_rows_out(first, parameters, points)
+        first = self.with_rows_out(first, points)
         if choice.recipe.trains != "points":
             of_pairs = choice.recipe.trains == "pairs"
             where = f"model={choice['model'].name!r}" if of_pairs else "several labels or embeddings"
@@ -225,7 +215,7 @@ class MarginPlanner(Planner):
         facts = facts_of(points)
         planned = self.plan(facts)
         costs.check_memory(facts, planned.plan, watch.max_bytes)
-        first = with_rows_out(first, self.parameters, points)
+        first = self.with_rows_out(first, points)
         return with_report_of(planned, train(None, points, planned.plan, watch, first=first))
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
@@ -355,7 +345,7 @@ class UtilityPlanner(Planner):
             _refuse_numbers(local, "with noise='gumbel'", *GAINS)
         elif posterior is not None and posterior.get_params()["bound"] == "one_vs_each":
             raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {noise!r}")
-        if posterior is not None and is_composed(parameters):
+        if posterior is not None and self.is_composed:
             name = "calibration" if parameters["n_models"] == 1 else "n_models"
             with_draws = "with posterior='gaussian', which averages over W, leave it None or 'auto'"
             raise ValueError(f"{name} is {parameters[name]!r}; {with_draws}")
@@ -366,7 +356,7 @@ class UtilityPlanner(Planner):
         if (first.start, first.state) != (None, None) and posterior_of(self.parameters) is not None:
             raise ValueError("posterior='gaussian' begins at the prior: leave coef_init, intercept_init and warm_start")
         if first.start is None and first.state is not None:
-            first = replace(first, start=warm_start_of(first.state, points))
+            first = replace(first, start=self.warm_start_of(first.state, points))
         facts = facts_of(points)
         plan = self.plan(facts)
         costs.check_memory(facts, plan, watch.max_bytes)
