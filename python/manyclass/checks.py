@@ -395,12 +395,12 @@ def unconverted_rows(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float
 
 def column_of(X: Any) -> Any:
     """Return columns of Arrow and polars, and tables of these, as arrays; all else as it is."""
-    return np.asarray(X) if hasattr(X, "__array__") and not hasattr(X, "ndim") else X
+    return np.asarray(X) if hasattr(X, "__array__") else X
 
 
 def is_texts(X: Any) -> bool:
     """Whether X is a list, an array or a column of str, by its first item that is not None, or a str."""
-    X = column_of(X)
+    X = X if hasattr(X, "ndim") else column_of(X)
     if not isinstance(X, list | tuple | str) and (getattr(X, "ndim", 0) != 1 or sp.issparse(X)):
         return False
     return isinstance(next((text for text in X if text is not None), None), str)

@@ -161,7 +161,8 @@ class MarginClassifier(LabelClassifier):
             Texts become rows by `vectorizer`, by default a `TextVectorizer()` of `manyclass.datasets`; lists of items
             by its `SequenceEncoder()`, and without y the items that came next are the labels. The model keeps it.
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
-            Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
+            Labels of any sortable type, two or more, text by its composed form (NFC); or 0 and 1, dense or sparse. Rows
+            without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a tenth of X, default=None
 

@@ -166,7 +166,7 @@ class AugmentReduceClassifier(LinearClassifier):
             by its `SequenceEncoder()`, and without y the items that came next are the labels. The model keeps it.
             Sparse data train feature-major weights, dense data class-major ones.
         y : array-like of shape (n_samples,)
-            Labels of any sortable type, two or more.
+            Labels of any sortable type, two or more, text by its composed form (NFC).
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of losses, >= 0, by their ratios: a row of weight 2 counts as two, one of weight 0 is left out. With
             posterior="gaussian" their sum is the number of observations, which says how wide the posterior is.
