@@ -253,10 +253,8 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         empty = sp.csr_array(empty) if sparse else empty
         parts = parts_of(X, "X")
         lengths = X.chunks[0] if isinstance(X, dask.array.Array) else [np.nan] * len(parts)
-        arrays = [
-            dask.array.from_delayed(answer, (n, *more), meta=empty)
-            for answer, n in zip(model.ask(question, parts, empty, arguments), lengths, strict=True)
-        ]
+        answers = zip(model.ask(question, parts, empty, arguments), lengths, strict=True)
+        arrays = [dask.array.from_delayed(answer, (n, *more), meta=empty) for answer, n in answers]
         return dask.array.concatenate(arrays, axis=0, allow_unknown_chunksizes=True)
 
     def evaluate(

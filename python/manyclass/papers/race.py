@@ -244,10 +244,8 @@ def _optimum(name: str, records: Records) -> tuple[float, str]:
         why = "L-BFGS would not be affordable, or was not asked for"
         return best, f"{name}: no certificate ({why}); excess is over the best end of the race."
     dual = certified[0]["dual"]
-    return best, (
-        f"{name}: the smallest objective known is {best:.6f} nats; no W has one below {dual:.6f} "
-        f"(duality gap of L-BFGS), so every excess is right to {best - dual:.2g} nats."
-    )
+    known = f"{name}: the smallest objective known is {best:.6f} nats; no W has one below {dual:.6f}"
+    return best, f"{known} (duality gap of L-BFGS), so every excess is right to {best - dual:.2g} nats."
 
 
 METHODS = (OPTIMUM, *UNBIASED, *BIASED)

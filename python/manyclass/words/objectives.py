@@ -266,9 +266,8 @@ class Descent(Objective):
         return self.search in MESSAGES
 
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    kind.name: kind for kind in (Softmax, NegativeSampling, Hierarchical, OVE, NCE, SampledSoftmax, Descent)
-}
+_KINDS = (Softmax, NegativeSampling, Hierarchical, OVE, NCE, SampledSoftmax, Descent)
+OBJECTIVES: dict[str, type[Objective]] = {kind.name: kind for kind in _KINDS}
 
 
 def own_parameters(kind: type[Objective]) -> dict[str, inspect.Parameter]:
