@@ -313,7 +313,7 @@ def test_rows_of_eval_set_whose_label_is_unseen_do_not_count(problem):
     X, y = problem
     seen = y < N_CLASSES - 2
     fitted = model(early_stopping=True)
-    with pytest.warns(UserWarning, match=f"{(~seen).sum()} rows of eval_set have labels that y does not have"):
+    with pytest.warns(UserWarning, match=f"{(~seen).sum()} rows of eval_set have labels unseen in fit"):
         fitted.fit(X[seen], y[seen], eval_set=(X, y))
     again = model(early_stopping=True).fit(X[seen], y[seen], eval_set=(X[seen], y[seen]))
     np.testing.assert_array_equal(fitted.validation_curve_, again.validation_curve_)
@@ -328,7 +328,7 @@ def test_a_warm_start_takes_columns_in_the_order_of_the_last_fit(problem):
     for options in ({}, {"model": "embedding", "dim": 2}):
         fitted = model(warm_start=True, **options).fit(table, y)
         fitted.fit(table, y)
-        with pytest.raises(ValueError, match="warm_start is True and feature 0 is 'f'; in the last fit it was 'a'"):
+        with pytest.raises(ValueError, match="warm_start is True and feature 0 is 'f', which was 'a'"):
             fitted.fit(table[list("fedcba")], y)
         fitted.fit(table.to_numpy(), y)  # without names there is nothing to compare
 

@@ -43,8 +43,7 @@ def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:
 def _columns(words: Words) -> Any:
     """The core's columns of labels; those in two forms of Unicode are composed before, with a warning."""
     columns = _core.label_columns(words)
-    labels = as_labels(columns[0])
-    if labels.dtype.kind in "OU" and len(sorted_classes(labels, name="the data")[0]) < len(labels):
+    if len(sorted_classes(as_labels(columns[0]), name="the data")[0]) < len(columns[0]):
         return _core.label_columns([[*map(composed, row)] for row in words])
     return columns
 

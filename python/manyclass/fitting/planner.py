@@ -239,8 +239,7 @@ def check_features(state: State, points: Points) -> None:
         raise ValueError(f"warm_start is True and X has {now.n} features; the last fit had {before.n}")
     if now.names is not None and before.names is not None:
         for j in np.flatnonzero(now.names != before.names)[:1]:
-            name, name_before = now.names[j], before.names[j]
-            raise ValueError(f"warm_start is True and feature {j} is {name!r}; in the last fit it was {name_before!r}")
+            raise ValueError(f"warm_start is True and feature {j} is {now.names[j]!r}, which was {before.names[j]!r}")
 
 
 # Several labels

@@ -584,9 +584,8 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
         rows = np.flatnonzero(positions >= 0)
         if not len(rows):
             raise unseen_error(labels, positions, "y of eval_set")
-        if len(rows) < len(labels):
-            n_dropped = f"{len(labels) - len(rows)} rows of eval_set"
-            warn_user(f"{n_dropped} have labels that y does not have, and do not count", UserWarning)
+        if n_unseen := len(labels) - len(rows):
+            warn_user(f"{n_unseen} rows of eval_set have labels unseen in fit, and do not count", UserWarning)
         return some_rows(x, rows), Labels.single(positions[rows])
     lists = indicator_lists(by_name(y, points.classes)[0] if hasattr(y, "columns") else y, x.shape[0])
     if lists.shape[1] != points.n_classes:
