@@ -224,9 +224,7 @@ class Predictor:
         """Return lists of labels of JSON as the model has labels, without those that it cannot have."""
         if not all(any(set(map(type, labels)) <= kind for kind in LABELS) for labels in lists):
             raise ValueError(f"{name} must hold labels of one kind in each list, all texts or all numbers")
-        if (
-            most := self._longest
-        ):  # NumPy would give each label of a list the length of the longest, whatever a client sends
+        if most := self._longest:  # NumPy gives each label of a list the length of the longest, whatever is sent
             lists = [[a for a in labels if not isinstance(a, str) or len(composed(a)) <= most] for labels in lists]
         if self._classes.dtype.kind in "mM":
             return [np.array(labels, dtype=self._classes.dtype) for labels in lists]
