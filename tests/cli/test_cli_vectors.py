@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from test_command import run, table, the_error, write_data
 
 import manyclass
-from manyclass import DecomposedIndex, SphericalClusterIndex, WordVectors, load_xmc
+from manyclass import DecomposedIndex, SoftmaxClassifier, SphericalClusterIndex, WordVectors, load_xmc
 from manyclass.cli import parser
 from manyclass.cli.parser import FILES
-from manyclass.datasets import TextVectorizer, save_csr
+from manyclass.datasets import SequenceEncoder, TextVectorizer, save_csr
 
 WORDS = ["ant", "bee", "cow", "naïve", "null"]
 QUICK = ("--max-iter", 3, "--random-state", 0, "--no-progress")
@@ -244,3 +244,25 @@ def test_without_shtab_completion_is_refused(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     message = the_error(capsys, "--print-completion", "bash")
     assert message.startswith("--print-completion needs shtab: pip install 'manyclass[completion]'")
+
+
+def test_similar_classes_in_python_are_the_neighbours_of_the_command(tmp_path, capsys, seed):
+    rng = np.random.default_rng(seed)
+    visits = [[f"item {(start + 2 * step) % 14:02d}" for step in range(6)] for start in rng.integers(0, 14, 200)]
+    model = SoftmaxClassifier(model="embedding", dim=8, max_iter=5, random_state=0)
+    model.fit(visits, vectorizer=SequenceEncoder())
+    labels, cosines = model.similar(["item 03", "item 10"], 4)
+    model.save(tmp_path / "m")
+    capsys.readouterr()
+    run("neighbours", tmp_path / "m", "item 03", "item 10", "-k", 4)
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[1] for line in lines] == labels.ravel().tolist()
+    np.testing.assert_allclose([float(line[2]) for line in lines], cosines.ravel(), rtol=1e-4, atol=1e-5)
+    one, _ = model.similar("item 03", 4)
+    np.testing.assert_array_equal(one, labels[:1])
+    for bad, told in ((("none",), "labels is .none., which fit has not seen"), (("item 03", 14), "k is 14")):
+        with pytest.raises(ValueError, match=told):
+            model.similar(*bad)
+    pairs = SoftmaxClassifier(model="pairs", random_state=0).fit(visits, vectorizer=SequenceEncoder())
+    with pytest.raises(ValueError, match="a model of pairs has no vectors"):
+        pairs.similar("item 03")

@@ -187,6 +187,28 @@ def test_among_ranks_what_predict_top_k_ranks(server, dense):
     assert (code, told["predictions"][0]["labels"]) == (200, [])
 
 
+def test_similar_tells_what_the_model_does(server, dense):
+    model, _ = dense
+    labels, cosines = model.similar(WORDS[:2], 3)
+    code, _, content = ask(server, "POST", "/similar", json.dumps({"labels": WORDS[:2], "k": 3}).encode(), JSON)
+    answers = json.loads(content)["similar"]
+    assert code == 200
+    assert [answer["label"] for answer in answers] == WORDS[:2]
+    assert [answer["labels"] for answer in answers] == labels.tolist()
+    np.testing.assert_allclose([answer["cosines"] for answer in answers], cosines, rtol=1e-5)
+    for body, message in (
+        ({"labels": "ant"}, 'labels is "ant"; it must be a list of 1 to'),
+        ({"labels": ["zz"]}, "which fit has not seen"),
+        ({"labels": ["x" * 10_000]}, "labels has one that is none of the model's classes"),
+        ({"labels": ["ant"], "k": K}, f"k is {K}"),
+        ({"rows": [[0] * D]}, "a key is 'rows'; it must be one of 'labels', 'k'"),
+        ([], "the body is a list of 0"),
+    ):
+        code, _, content = ask(server, "POST", "/similar", json.dumps(body).encode(), JSON)
+        assert code == 400
+        assert message in json.loads(content)["error"]
+
+
 def test_labels_that_json_has_no_type_for_are_told_and_excluded_by_what_is_written_for_them():
     model, X = fitted("dense")
     ids = np.array([uuid.UUID(int=i + 7) for i in range(K)])

@@ -9,7 +9,7 @@ from test_command import run, the_error
 from manyclass import SoftmaxClassifier, load
 from manyclass.blending.class_texts import ClassScales, ClassTexts, scales_of
 from manyclass.classifiers.predictions import state_of
-from manyclass.datasets import TextVectorizer
+from manyclass.datasets import SequenceEncoder, TextVectorizer
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
 
@@ -239,3 +239,23 @@ def test_the_command_line_gives_what_python_gives(planted, tmp_path, capsys):
     assert "cannot be with class_text" in the_error(capsys, *fit, *given, "--checkpoint", tmp_path / "c")
     (tmp_path / "names.tsv").write_text("c00 no tab\n")
     assert ":1: 'c00 no tab' is not a label, a tab, and its text" in the_error(capsys, *fit, *given)
+
+
+def test_items_that_nobody_has_taken_are_offered_by_their_features(seed):
+    """Histories, features of the items beside them, and rows of these features for all items, cold ones too."""
+    rng, n_groups, group = np.random.default_rng(seed), 6, np.arange(60) % 6
+    items, is_cold, features = np.arange(60), np.arange(60) >= 54, np.eye(6, dtype=np.float32)[group]
+    warm = [np.flatnonzero((group == g) & ~is_cold) for g in range(n_groups)]
+    visits = [rng.choice(warm[rng.integers(n_groups)], 6).tolist() for _ in range(400)]
+    encoder = SequenceEncoder().fit(visits)
+    rows = encoder.next_items(visits)
+
+    def with_features(X):
+        return sp.csr_array(sp.hstack([X, X @ features[encoder.items_]]))
+
+    of_items = sp.csr_array(sp.hstack([sp.csr_array((60, len(encoder.items_))), features]))
+    model = SoftmaxClassifier(random_state=0)
+    model.fit(with_features(rows.X), encoder.items_[rows.y], class_text=(items, of_items))
+    asked = with_features(encoder.transform([[int(some[0])] for some in warm]))
+    labels, _ = model.predict_top_k(asked, 1, among=items[is_cold])
+    np.testing.assert_array_equal(group[labels[:, 0]], np.arange(n_groups))

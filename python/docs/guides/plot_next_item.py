@@ -130,6 +130,21 @@ offered, _ = model.predict_top_k(earlier[:3], 3, among=in_stock, exclude="seen")
 print("of", len(in_stock), "items in stock:", ", ".join(offered[0]))
 
 # %%
+# More of the same, and what nobody has had yet
+# ---------------------------------------------
+# ``similar`` compares items by their vectors in the model. An item that nobody has taken is no class; features of items
+# make it one, beside the histories, and as rows of ``class_text`` for all items, the new ones too:
+#
+# .. code-block:: python
+#
+#    rows = encoder.next_items(earlier)
+#    X = sp.hstack([rows.X, rows.X @ features])  # a row of features for each of encoder.items_
+#    of_items = sp.hstack([sp.csr_array((len(all_items), len(encoder.items_))), all_features])
+#    SoftmaxClassifier().fit(X.tocsr(), encoder.items_[rows.y], class_text=(all_items, of_items.tocsr()))
+
+print("like", model.classes_[0], "are", ", ".join(model.similar(model.classes_[0], 3)[0][0]))
+
+# %%
 # The same from the command line, and every day
 # ---------------------------------------------
 # The command reads the log itself. ``--since`` leaves out the last day and later evaluates and learns just that:

@@ -42,7 +42,7 @@ from manyclass.labels import (
 )
 from manyclass.metrics.inputs import places
 from manyclass.metrics.ranking import Places, ranking_report
-from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
+from manyclass.search.class_index import ApproximateAnswers, labels_by_copy, vectors_of
 from manyclass.training.core_training import summarize
 from manyclass.training.state import Calibration, State, checked_weights, weights_left
 from manyclass.weights.arrays import Best, Data, Doubles, Floats, Ids, Matrix
@@ -319,6 +319,30 @@ class Answers(ClassifierMixin, BaseEstimator):
             positions, values = best_among(x, k, allowed, wrong, partial(self._all_values, state), in_place=by_place)
             return positions, values, np.zeros(x.shape[0])
         return best(x, k) if wrong is None else best_but(x, k, wrong, best, in_place=by_place)
+
+    def similar(self, labels: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Floats]:
+        """Return the k classes that are most like each label, such as items that sell to the same people.
+
+        Of up to 4,096 classes they are exact; of more an index finds some nine of ten. It is made by the first call,
+        and kept until the next fit.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n,), or one label
+        k : int in [1, n_classes - 1], default=10
+
+        Returns
+        -------
+        labels : ndarray of shape (n, k), nearest first, the label itself left out
+        cosines : ndarray of shape (n, k), float32
+            Of the vectors of classes: those beside the embeddings, else the rows of W.
+        """
+        state = self._fitted
+        check_number("k", k, low=1, high=max(1, len(state.classes) - 1), integer=True)
+        positions = positions_of(np.atleast_1d(as_labels(labels)), state.classes, "labels")
+        index = self._approximate(state).neighbours
+        cosines, ids = index.query(index.rows_[positions], int(k), exclude=positions[:, np.newaxis].tolist())
+        return state.classes[ids], cosines
 
     def top_features(self, label: Any, k: int = 10) -> tuple[NDArray[Any], Doubles]:
         """Return the features of largest weight for a label, by their names if they have some, and these weights,
@@ -726,7 +750,4 @@ def class_vectors(model: Answers) -> Floats:
     ValueError
         If the model has weights on pairs: its classes have few weights each, and no vectors to compare.
     """
-    weights = model._weights
-    if weights.kind == "pairs":
-        raise ValueError("a model of pairs has no vectors of classes; fit it with model='embedding' or 'hybrid'")
-    return np.asarray(weights.class_rows if weights.has_phi else weights.coef)
+    return vectors_of(model._weights)

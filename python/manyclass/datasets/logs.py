@@ -78,7 +78,7 @@ def read_log(
     cells, name = table.cells(names), table.source.name
     has_both = np.array([bool(user and item) for user, item in zip(cells[0], cells[1], strict=True)], dtype=bool)
     n_dropped = int((~has_both).sum())
-    notes = (f"{name}: dropped {n_dropped} events without user or item",) if n_dropped else ()
+    notes: tuple[str, ...] = (f"{name}: dropped {n_dropped} events without user or item",) if n_dropped else ()
     users, items = (
         labels_of_words([cell for cell, has in zip(column, has_both, strict=True) if has]) for column in cells[:2]
     )

@@ -231,6 +231,13 @@ class ClassIndex:
         return queries(x[np.sort(rows)], self._index.n_features_in_)
 
 
+def vectors_of(weights: Weights) -> Floats:
+    """Return the vectors that stand for classes, those beside embeddings, else rows of W; a ValueError without any."""
+    if weights.kind == "pairs":
+        raise ValueError("a model of pairs has no vectors of classes; fit it with model='embedding' or 'hybrid'")
+    return np.asarray(weights.class_rows if weights.has_phi else weights.coef)
+
+
 class ApproximateAnswers:
     """An index over the weights of a fitted model, and a copy of them in 8 bits.
 
@@ -249,6 +256,13 @@ class ApproximateAnswers:
         self.weights = weights
         self.index: ClassIndex | None = None
         self.copy: Any = None
+
+    @lazy_property
+    def neighbours(self) -> SphericalClusterIndex:
+        """An index of the vectors of classes, of unit length; a ValueError for weights on pairs alone."""
+        vectors = vectors_of(self.weights)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return SphericalClusterIndex(random_state=0).fit(vectors / np.where(lengths > 0, lengths, 1))
 
     @lazy_property
     def too_large(self) -> str:

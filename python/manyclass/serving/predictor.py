@@ -232,6 +232,27 @@ class Predictor:
             lists = [[self._named[label] for label in labels if label in self._named] for labels in lists]
         return lists
 
+    def similar(self, body: bytes) -> tuple[int, bytes]:
+        """Return how many labels the body of a request names, and the classes that are most like each, as JSON.
+
+        Raises
+        ------
+        ValueError or TypeError
+            If the model does not take it; the message names the value, the rule and the choices.
+        """
+        request = _parsed(body, ("labels", "k"))
+        labels, k = request.get("labels"), request.get("k", self._k)
+        if not isinstance(labels, list) or not 1 <= len(labels) <= self._max_rows:
+            raise ValueError(f"labels is {_shown(labels)}; it must be a list of 1 to {self._max_rows} labels")
+        check_number("k", k, low=1, high=max(1, min(self._max_k, len(self._classes) - 1)), integer=True)
+        (known_labels,) = self._labels([labels], "labels")
+        if len(known_labels) < len(labels):
+            raise ValueError("labels has one that is none of the model's classes")
+        nearest, cosines = self._model.similar(known_labels, k)
+        rows = zip(labels, readable(nearest).tolist(), _rounded(cosines), strict=True)
+        answers = [{"label": label, "labels": row, "cosines": values} for label, row, values in rows]
+        return len(labels), json.dumps({"similar": answers}, allow_nan=False).encode("ascii")
+
     def predict(self, query: Query, until: float = math.inf) -> bytes:
         """Return the answer to a query as JSON, each row as `manyclass predict --output-format jsonl` writes it.
 
@@ -267,16 +288,24 @@ def _rounded(values: NDArray[np.float32]) -> list[list[float]]:
 
 
 def _request(body: bytes) -> dict[str, Any]:
+    """The object of a request for predictions."""
+    request = _parsed(body, KEYS)
+    if ("row" in request) == ("rows" in request):
+        raise ValueError(f"the body is {_shown(request)}; it must be an object with one of the keys 'rows' and 'row'")
+    return request
+
+
+def _parsed(body: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
     """The object that a body holds, whose keys are known."""
     try:
         request = json.loads(body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:  # ValueError, too, for numbers of thousands of digits
         place = f"character {error.pos} is out of place" if isinstance(error, json.JSONDecodeError) else error
         raise ValueError(f"the body is not JSON in UTF-8: {place}") from error
-    if not isinstance(request, dict) or ("row" in request) == ("rows" in request):
-        raise ValueError(f"the body is {_shown(request)}; it must be an object with one of the keys 'rows' and 'row'")
+    if not isinstance(request, dict):
+        raise ValueError(f"the body is {_shown(request)}; it must be an object with some of the keys {', '.join(keys)}")
     for key in request:
-        check_choice("a key", key, KEYS)
+        check_choice("a key", key, keys)
     return request
 
 

@@ -40,7 +40,7 @@ except ImportError as missing:
 
 Loaded = tuple[Predictor, Mapping[str, Any]]  # a model, and what is said of it
 Load = Callable[[], Loaded]
-PATHS = ("/predict", "/health", "/metrics", "/info", "/")
+PATHS = ("/predict", "/similar", "/health", "/metrics", "/info", "/")
 LATE = "the request was not whole in time"
 WORDS = {  # for Starlette's own errors
     404: f"there is no such path; the paths are {', '.join(PATHS)}",
@@ -119,6 +119,7 @@ class Application:
         page = importlib.resources.files("manyclass.serving").joinpath("page.html").read_bytes()
         routes = [
             Route("/predict", self._predict, methods=["POST"]),
+            Route("/similar", self._predict, methods=["POST"]),
             Route("/info", self._info),
             Route("/metrics", self._metrics),
             Route("/health", JSONResponse({"status": "ok"}), methods=["GET"]),
@@ -181,17 +182,20 @@ class Application:
                 why = f"{self.limits.max_running} requests are computed and this one has waited for its turn in vain"
                 raise TimeoutError(why) from error
             try:
-                n_rows, answer = await asyncio.get_running_loop().run_in_executor(self.pool, self._compute, body)
+                compute = partial(self._compute, body, request.url.path)
+                n_rows, answer = await asyncio.get_running_loop().run_in_executor(self.pool, compute)
             finally:
                 self._turns.release()
         self._rows.inc(n_rows)
         self._seconds.observe(time.perf_counter() - begin)
         return Response(answer, media_type="application/json")
 
-    def _compute(self, body: bytes) -> tuple[int, bytes]:
+    def _compute(self, body: bytes, path: str) -> tuple[int, bytes]:
         """Return the number of rows and the answer."""
         until, predictor = time.monotonic() + self.limits.max_seconds, self.predictor  # which may be loaded anew
         try:
+            if path == "/similar":
+                return predictor.similar(body)
             query = predictor.read(body)
         except (ValueError, TypeError, OverflowError) as error:
             raise HTTPException(400, str(error)) from error
