@@ -198,6 +198,8 @@ def test_questions_name_what_is_wrong_with_them(seed):
             model.wald_test(hypotheses)
     with pytest.raises(TypeError, match="change is '-1'; it must be a number"):
         model.willingness_to_pay("b_time", "b_cost", change="-1")
+    with pytest.raises(ValueError, match="alternative must be the one whose 'cost' moves"):
+        fitted.elasticities(plain, "cost")
     with pytest.raises(ValueError, match="'csot' is no feature that can be changed"):
         fitted.elasticities(plain, "csot", 0)
     with pytest.raises(ValueError, match=r"^alternative has 7, which is none of the alternatives 0, 1, 2"):

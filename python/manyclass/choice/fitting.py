@@ -32,8 +32,7 @@ LEAST_DISSIMILARITY = 0.05
 STEP, LEAST_CURVATURE = 1e-6, 1e-7  # of differences of the gradient; less is none but rounding
 SHOWN = 6  # names in a message
 MOST_SCALED = 1000  # rows whose pairs tell scales
-START_ROWS = 20_000
-MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
+START_ROWS = 20_000  # of fits with drawn alternatives
 # Evaluations that second derivatives save at least where features are correlated; of independent ones 20 to 40. 5,000
 # rows, 20 features, 100 alternatives, 2,079 coefficients: 7.4 s with them, 2.0 s without, or 6.8 and .5 s.
 EVALUATIONS_SAVED, A_MOMENT = 100, 1 << 26
@@ -555,7 +554,12 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
 
 
 def precondition(
-    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, seed: int, n_rows: int, near: bool = False
+    objective: ChoiceObjective,
+    free: FreeCoefficients,
+    theta: Doubles,
+    seed: int,
+    n_rows: int = 2000,
+    near: bool = False,
 ) -> Any:
     """Return T with T T' near the inverse of the second derivatives of some rows, or the diagonal that it has, sparse.
 
@@ -611,13 +615,7 @@ def fit_exactly(objective: ChoiceObjective, free: FreeCoefficients, limits: Desc
     ChoiceFit
     """
     start = free.expand(np.clip(free.select(objective.form.start(seed)), *free.bounds.T))
-    n_rows, n_metric_rows = objective.sets.n_rows, 2000
-    if n_rows > MANY_ROWS * START_ROWS and objective.form.rank <= 0:
-        rows, n_metric_rows = np.sort(np.random.RandomState(seed).permutation(n_rows)[:START_ROWS]), START_ROWS
-        start = fit_exactly(
-            replace(objective, sets=objective.sets.take(rows)), free, DescentLimits(1e-5, 50), seed
-        ).theta
-    return descend(objective, free, start, precondition(objective, free, start, seed, n_metric_rows), limits)
+    return descend(objective, free, start, precondition(objective, free, start, seed), limits)
 
 
 def descend(objective: Objective, free: FreeCoefficients, start: Doubles, T: Any, limits: DescentLimits) -> ChoiceFit:

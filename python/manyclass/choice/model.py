@@ -57,6 +57,7 @@ from manyclass.weights.tensor_file import PathLike, open_format, reading
 MOST_EXACT = 1 << 31  # pairs of a row and an alternative up to which "auto" looks at all of them
 MOST_BY_FUNCTION = 1 << 27  # the same where a function makes their features
 MANY_PAIRS = 100_000_000
+Groups = tuple[NDArray[np.int64], tuple[str, ...]]  # of alternatives, and labels of the groups
 MOST_CONSTANTS = 1000  # alternatives that have constants of their own where a user does not say
 
 
@@ -439,9 +440,7 @@ class ChoiceClassifier(FittedChoiceModel):
         parts += [groups, group_labels, nests.astype(np.int32), nest_labels, labels]
         return ChoiceForm(self.noise, *parts)
 
-    def _constants(
-        self, sets: ChoiceSets, has_features: bool, own_tastes: bool
-    ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    def _constants(self, sets: ChoiceSets, has_features: bool, own_tastes: bool) -> Groups:
         constants, reference = self.constants, 0
         if isinstance(constants, str):
             whole = has_features or (sets.source is not None and sets.source.whole)
@@ -459,9 +458,7 @@ class ChoiceClassifier(FittedChoiceModel):
         return self._group("constants", constants, sets.alternatives, reference)
 
     @staticmethod
-    def _group(
-        name: str, labels: Any, alternatives: NDArray[Any], reference: int = 0
-    ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    def _group(name: str, labels: Any, alternatives: NDArray[Any], reference: int = 0) -> Groups:
         """The group of each alternative and the labels of groups; the first one is that of the reference."""
         if labels is None:
             return np.zeros(0, np.int64), ()
