@@ -225,10 +225,10 @@ class DrawnPasses:
         self.rows = np.sort(np.random.RandomState(seed).permutation(self.length)[:n_start_rows])
         first = draw_objective(objective, self.rows, n_start_draws, seed, 0)
         near = fit_exactly(first, free, DescentLimits(1e-4, 50), seed).theta
-        self.T = precondition(first, free, near, seed, len(self.rows), near=True)
+        self.T = precondition(first, free, near, seed, True, len(self.rows))
         # A root of the inverse of the second derivatives, whether there are bounds or not, dense where it is known.
         unbounded = replace(free, bounds=np.tile([-np.inf, np.inf], (free.n, 1)))
-        self.root = precondition(first, unbounded, near, seed, len(self.rows), near=True) if free.bounded else self.T
+        self.root = precondition(first, unbounded, near, seed, True, len(self.rows)) if free.bounded else self.T
         self.metric = self.T @ self.T.T if sp.issparse(self.root) else self.root @ self.root.T
         batch_size = int(np.clip(self.length // 50, 64, 8192))
         self.n_visits = -(-self.length // batch_size)

@@ -554,12 +554,7 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
 
 
 def precondition(
-    objective: ChoiceObjective,
-    free: FreeCoefficients,
-    theta: Doubles,
-    seed: int,
-    n_rows: int = 2000,
-    near: bool = False,
+    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, seed: int, near: bool, n_rows: int = 2000
 ) -> Any:
     """Return T with T T' near the inverse of the second derivatives of some rows, or the diagonal that it has, sparse.
 
@@ -615,7 +610,7 @@ def fit_exactly(objective: ChoiceObjective, free: FreeCoefficients, limits: Desc
     ChoiceFit
     """
     start = free.expand(np.clip(free.select(objective.form.start(seed)), *free.bounds.T))
-    return descend(objective, free, start, precondition(objective, free, start, seed), limits)
+    return descend(objective, free, start, precondition(objective, free, start, seed, near=False), limits)
 
 
 def descend(objective: Objective, free: FreeCoefficients, start: Doubles, T: Any, limits: DescentLimits) -> ChoiceFit:

@@ -300,7 +300,7 @@ class LatentClasses(ChoiceMixture):
         free, causes = hold_constant(logit, free, seed)
         of_class = free
         pooled = fit_exactly(logit, free, limits, seed).theta
-        T = precondition(logit, free, pooled, seed)
+        T = precondition(logit, free, pooled, seed, near=False)
         memberships = _memberships_of_starts(objective, free, pooled, T, self.n_starts, seed)
         free, theta = free.repeat(k, n_more), np.append(np.tile(pooled, k), np.zeros(n_more))
         moments = objective.features.T @ (objective.weights[:, None] * objective.features)
