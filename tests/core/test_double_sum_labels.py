@@ -263,7 +263,7 @@ def test_what_has_no_effect_is_refused(solver, given, message):
 
 def test_point_by_point_a_reduction_is_refused():
     X = np.eye(4, dtype=np.float32)
-    with pytest.raises(ValueError, match="umax: reduction is 'decoupled', which has no effect here"):
+    with pytest.raises(ValueError, match="umax: reduction is 'decoupled', which has no effect without"):
         SoftmaxClassifier(solver=solvers.UMax(reduction="decoupled")).fit(X, [0, 1, 2, 3])
 
 

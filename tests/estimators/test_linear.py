@@ -95,7 +95,7 @@ def choices(names):
             {"solver": "nce", "sampler": "head_tail"},
             "solver='nce' draws the label too, which sampler='head_tail' cannot",
         ),
-        ({"solver": solvers.CSS(log_q=False)}, "log_q is False, which has no effect without embeddings"),
+        ({"solver": solvers.CSS(log_q=False)}, "css: log_q is False, which has no effect without embeddings"),
         (
             {"solver": solvers.CSS(schedule="inverse", decay=0.5)},
             "decay is 0.5, which has no effect with schedule='inverse'; leave it 'auto'",

@@ -188,8 +188,6 @@ def points_plan(choice: Choice) -> Planned:
     taking = Taking(choice)
     taking.take_early_stopping()
     fields, solver_numbers = _point_fields(taking), taking.solver
-    if not solver_numbers.take("log_q", True):
-        raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
     names = filter(solver_numbers.has, ("root", "partition", "u_init"))
     fields |= {name: solver_numbers.take(name) for name in names}
     fields["formulation"] = formulation_of(solver_numbers.take("formulation"))
@@ -204,7 +202,7 @@ def points_plan(choice: Choice) -> Planned:
     u_rate = solver_numbers.take("u_learning_rate")
     fields |= taking.take_passes(rate, rate if u_rate == "tied" else float(u_rate))
     plan = PointsPlan(**fields, by_curvature=choice.falls, discriminant=choice.begins_at_discriminant)
-    solver_numbers.refuse_rest("here")
+    solver_numbers.refuse_rest("without embeddings or several labels")
     where = f"with solver={plan.solver!r}, sampler={plan.sampler!r}"
     taking.refuse_rest(f"{where} and a linear model of one label a row")
     return taking.planned(plan)
