@@ -37,7 +37,7 @@ def label_pattern(labels: Any, n_rows: int, classes: NDArray[Any], name: str) ->
     Returns
     -------
     csr_array of shape (n_rows or 1, n_classes)
-        Its columns are sorted and distinct in each row, with int64 row pointers and int32 columns.
+        Its columns are sorted and distinct in each row.
 
     Raises
     ------
@@ -65,7 +65,6 @@ def label_pattern(labels: Any, n_rows: int, classes: NDArray[Any], name: str) ->
         matrix = known_ones(positions, [*map(len, lists)], len(classes))
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    matrix.indptr, matrix.indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
     return matrix
 
 

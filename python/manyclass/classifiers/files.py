@@ -189,6 +189,7 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
     n_features = n_features_in if hashing is None else hashing.n_rows
     weights = read_weights(file, info, len(classes), n_features, mmap)
     arrays = _read_beside_weights(file, weights, len(classes), n_features)
+    limits = {int(name.removeprefix(LIMITS)): array for name, array in arrays.items() if name.startswith(LIMITS)}
     state = State(
         classes=classes,
         counts=arrays.get("class_count", np.zeros(len(classes))),
@@ -201,7 +202,7 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
         hashing=hashing,
         calibration=Calibration.decoded(info.get("calibration")),
         fit_report=_report_of(info.get("automatic", {}), n_iter),
-        sets=_sets_of(info.get("sets", []), arrays),
+        sets=tuple(SetRule(**rule | {"limits": limits.get(place)}) for place, rule in enumerate(info.get("sets", []))),
         encoder=_decode_vectorizer(file, info["vectorizer"], n_features_in) if "vectorizer" in info else None,
         **_labels_of(info.get("labels", {}), len(classes)),
     )
@@ -225,10 +226,6 @@ def _labels_of(description: Mapping[str, Any], n_classes: int) -> dict[str, Any]
     if known.get("threshold") is not None:
         check_number("threshold_", known["threshold"])
     return known | {name: bool(known.get(name)) for name in ("several", "sparse_labels")}
-
-
-def _sets_of(rules: list[dict[str, Any]], arrays: Mapping[str, NDArray[Any]]) -> tuple[SetRule, ...]:
-    return tuple(SetRule(**rule | {"limits": arrays.get(f"{LIMITS}{place}")}) for place, rule in enumerate(rules))
 
 
 def _report_of(description: Mapping[str, Any], n_iter: int) -> FitReport:

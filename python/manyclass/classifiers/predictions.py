@@ -30,16 +30,7 @@ from manyclass.classifiers.files import SavedModel, kind_of, write_model
 from manyclass.classifiers.label_sets import By, deepest_nodes
 from manyclass.datasets.csr import ones_at
 from manyclass.fitting.points import Caller, by_name, indicator_lists, rows_of, some_rows, tagged
-from manyclass.labels import (
-    Unseen,
-    as_labels,
-    check_targets,
-    find_positions,
-    group_ids,
-    labels_by_row,
-    positions_of,
-    seen_positions,
-)
+from manyclass.labels import Unseen, as_labels, find_positions, group_ids, labels_by_row, positions_of, seen_positions
 from manyclass.metrics.inputs import places
 from manyclass.metrics.ranking import Places, ranking_report
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy, vectors_of
@@ -535,13 +526,10 @@ class Answers(ClassifierMixin, BaseEstimator):
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
         """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning. Of
         several labels the share of rows with exactly the right ones."""
-        check_choice("unseen", unseen, get_args(Unseen))
-        if self._fitted.several:
-            state, x = self._asked(X)
-            wrong = abs(sp.csr_array(self._indicator(state, x)) - lists_of(state, y, x.shape[0])).sum(axis=1)
-            return float(np.average(wrong == 0, weights=checked_weights(sample_weight, x.shape[0])))
         state, x, weights, lists, rows = self._labelled(X, y, sample_weight, unseen)
-        left = weights_left(weights, rows, "has a label seen in fit")
+        if state.several:
+            wrong = abs(sp.csr_array(self._indicator(state, x)) - lists_of(state, y, x.shape[0])).sum(axis=1)
+            return float(np.average(wrong == 0, weights=weights))
         if (n_unseen := x.shape[0] - len(rows)) and unseen == "drop":
             warnings.warn(
                 f"{n_unseen} of {x.shape[0]} points have labels unseen in fit and are left out of the score; "
@@ -549,9 +537,9 @@ class Answers(ClassifierMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=outer_level(),
             )
-        best, _ = self._top_k(state, some_rows(x, rows), 1)
-        accuracy = float(np.average(best[:, 0] == lists.indices, weights=left))
-        return accuracy * (share_of(weights, rows, x.shape[0]) if unseen == "wrong" else 1.0)
+        is_right = self._top_k(state, some_rows(x, rows), 1)[0][:, 0] == lists.indices
+        accuracy = np.average(is_right, weights=weights_left(weights, rows, "has a label seen in fit"))
+        return float(accuracy) * (share_of(weights, rows, x.shape[0]) if unseen == "wrong" else 1.0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings.
@@ -597,7 +585,6 @@ def stated(state: State, log_p: Any) -> Any:
 def lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
     """The labels of points, an indicator matrix of as many columns as there are classes."""
     y = tagged(y, state.classes)
-    check_targets(y)
     if hasattr(y, "columns"):
         y, _ = by_name(y, state.classes)
     lists = indicator_lists(y, n_samples)

@@ -35,7 +35,7 @@ from manyclass.datasets.csr import rows_of
 from manyclass.datasets.inputs import BLANKS, Input
 from manyclass.datasets.logs import Histories
 from manyclass.datasets.stream import Records, as_classes, first_labels, known_labels, places_among
-from manyclass.labels import as_labels, readable
+from manyclass.labels import as_labels, find_positions, readable
 from manyclass.training.passes import progress_bar
 from manyclass.weights.tensor_file import open_tensors
 
@@ -53,6 +53,7 @@ NEEDS = {
 }
 UNUSED = ("k", "threshold", "exclude_labels", "among", "approximate")
 WITHOUT = {"coverage": ("parents", *UNUSED), "parents": UNUSED}
+NONE_KNOWN = "{} has none of the model's classes, such as {!r}"
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
 ROWS = 1024  # at a time, where a row may have many labels
 
@@ -263,9 +264,8 @@ def evaluated(
     known_rows = np.flatnonzero(np.diff(Y.indptr) > 0)
     n_unseen, are_wrong = Y.shape[0] - len(known_rows), ranks.unseen == "wrong"
     dropped = {**data.dropped, "with_unseen_label": n_unseen}
-    if n_unseen:
-        verb = "counted as wrong" if are_wrong else "dropped"
-        note(f"{verb} {n_unseen} rows whose label the model has not seen")
+    if n_unseen and not are_wrong:
+        note(f"dropped {n_unseen} rows whose label the model has not seen")
     if len(known_rows) == 0:
         label, other = model.classes_.tolist()[0], data.labels[data.Y.indices[:1]].tolist()[0]
         why = "no row has a label that the model has seen: its labels are such as"
@@ -289,7 +289,7 @@ def _measured(
     several, one_label = takes_several(model), int(np.diff(Y.indptr).max()) == 1
     ks = places or tuple(k for k in PLACES if k <= len(model.classes_))
     labels, scores = model.predict_top_k(X, max(ks), exclude=exclude)
-    best = np.where(scores > -np.inf, np.searchsorted(model.classes_, labels), -1)
+    best = np.where(scores > -np.inf, find_positions(labels, model.classes_, "labels"), -1)
     losses: Mapping[str, Any] = {}
     if several or one_label:  # estimators want labels sorted within rows
         losses = model.evaluate(X, Y.sorted_indices() if several else model.classes_[first_label(Y)])
@@ -551,14 +551,9 @@ class AncestorOptions:
         label_of = {str(name): label for label, name in name_of.items()}
         pairs = files.read_pairs(self.parents, "node", "parent").items()
         parents = {label_of.get(node, node): label_of.get(parent, parent) for node, parent in pairs}
-        _check_known(self.parents, parents, name_of)
+        if parents.keys().isdisjoint(name_of):
+            raise ValueError(NONE_KNOWN.format(self.parents, next(iter(label_of))))
         return parents
-
-
-def _check_known(path: str, labels: Iterable[Any], name_of: Mapping[Any, Any]) -> None:
-    """Raise ValueError where a file has none of the model's classes."""
-    if name_of.keys().isdisjoint(labels):
-        raise ValueError(f"{path} has none of the model's classes, such as {str(next(iter(name_of.values())))!r}")
 
 
 def _candidates(path: str, name_of: Mapping[Any, Any]) -> list[Any]:
@@ -566,7 +561,8 @@ def _candidates(path: str, name_of: Mapping[Any, Any]) -> list[Any]:
     label_of = {str(name): label for label, name in name_of.items()}
     names = [name for line in Input.of(path).lines() if (name := line.strip(BLANKS))]
     labels = [label_of[name] for name in names if name in label_of]
-    _check_known(path, labels, name_of)
+    if not labels:
+        raise ValueError(NONE_KNOWN.format(path, next(iter(label_of))))
     if len(labels) < len(names):
         note(f"{path}: {len(names) - len(labels)} of {len(names)} labels are none of the model's")
     return labels
