@@ -297,12 +297,11 @@ class LatentClasses(ChoiceMixture):
             raise ValueError(f"n_classes is {k}; the data have {n_persons} persons")
         limits = limits.with_tol(1e-8)
         n_more = len(state.names) - k * logit.form.n
-        free, causes = hold_constant(logit, free, seed)
-        of_class = free
-        pooled = fit_exactly(logit, free, limits, seed).theta
-        T = precondition(logit, free, pooled, seed, near=False)
-        memberships = _memberships_of_starts(objective, free, pooled, T, self.n_starts, seed)
-        free, theta = free.repeat(k, n_more), np.append(np.tile(pooled, k), np.zeros(n_more))
+        of_class, causes = hold_constant(logit, free, seed)
+        pooled = fit_exactly(logit, of_class, limits, seed).theta
+        T = precondition(logit, of_class, pooled, seed, near=False)
+        memberships = _memberships_of_starts(objective, of_class, pooled, T, self.n_starts, seed)
+        free, theta = of_class.repeat(k, n_more), np.append(np.tile(pooled, k), np.zeros(n_more))
         moments = objective.features.T @ (objective.weights[:, None] * objective.features)
         joined = sp.block_diag([T] * k + [whiten(moments, sp.issparse(T))] * (k - 1))
         T = joined if sp.issparse(T) else joined.toarray()
@@ -316,8 +315,7 @@ class LatentClasses(ChoiceMixture):
         fit = min(fits, key=lambda fit: float(fit.losses[-1]))
         state, theta = objective.order(fit.theta)
         rows = state.split(theta)[0] if of_class.bounded else pooled[None]
-        ends = [replace(fit, theta=row, slope=None) for row in rows]
-        parts = [find_unidentified(logit, of_class, end, causes, seed) for end in ends]
+        parts = [find_unidentified(logit, of_class, replace(fit, theta=row, slope=None), causes, seed) for row in rows]
         known = Identification.join(parts * (k // len(parts)), state.names)
         return state.objective(logit), state, replace(fit, theta=theta), known
 

@@ -13,14 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named, shown
+from manyclass.choice import files, identification
 from manyclass.choice.drawn import MOST_PASSES, fit_drawn
-from manyclass.choice.files import (
-    FORMAT,
-    FORMAT_VERSION,
-    parameters_by_alternative,
-    read_choice_model,
-    write_choice_model,
-)
 from manyclass.choice.fitted_model import FittedChoiceModel
 from manyclass.choice.fitting import (
     PARTS,
@@ -35,16 +29,6 @@ from manyclass.choice.fitting import (
     find_free_coefficients,
     fit_exactly,
     list_features,
-)
-from manyclass.choice.identification import (
-    AS_A_QUADRATURE,
-    COVARIANCES,
-    MOST_FREE,
-    certify,
-    estimate_covariance,
-    find_fixed_nests,
-    find_unidentified,
-    hold_constant,
 )
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.labels import as_labels, checked_labels
@@ -212,9 +196,9 @@ class ChoiceClassifier(FittedChoiceModel):
             If coefficients are not finite, or parameters are not allowed, as `load` would say.
         """
         parameters = self.get_params(deep=False)
-        parameters |= parameters_by_alternative(self._fitted.form, self.constants)
+        parameters |= files.parameters_by_alternative(self._fitted.form, self.constants)
         type(self)(**parameters).check_parameters()
-        write_choice_model(self._fitted, self.get_params(deep=False), path, notes)
+        files.write_choice_model(self._fitted, self.get_params(deep=False), path, notes)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -229,9 +213,9 @@ class ChoiceClassifier(FittedChoiceModel):
         ValueError
             If the file is no choice model, truncated, inconsistent or of a newer format.
         """
-        file = open_format(path, FORMAT, FORMAT_VERSION, "a choice model")
+        file = open_format(path, files.FORMAT, files.FORMAT_VERSION, "a choice model")
         with reading(file):
-            parameters, state = read_choice_model(file)
+            parameters, state = files.read_choice_model(file)
             model = cls(**parameters)
             model.check_parameters()
         model._state = state
@@ -243,7 +227,7 @@ class ChoiceClassifier(FittedChoiceModel):
     def check_parameters(self) -> None:
         """Raise ValueError or TypeError for parameters that are not allowed."""
         check_choice("noise", self.noise, names("noise"))
-        check_choice("covariance", self.covariance, COVARIANCES)
+        check_choice("covariance", self.covariance, identification.COVARIANCES)
         check_choice("solver", self.solver, ChoiceMixture.solvers)
         if isinstance(self.interactions, str):
             check_choice("interactions", self.interactions, ("auto", "none", "full"))
@@ -255,10 +239,9 @@ class ChoiceClassifier(FittedChoiceModel):
             check_choice("a part of alpha", part, PARTS[:-1])
             check_number("alpha", value, low=0)
         check_number("n_negatives", self.n_negatives, low=1, integer=True)
-        if self.max_iter != "auto":
-            check_number("max_iter", self.max_iter, low=1, integer=True)
-        if self.tol != "auto":
-            check_number("tol", self.tol, low=0, open_low=True)
+        ranges: dict[str, Any] = {"max_iter": {"low": 1, "integer": True}, "tol": {"low": 0, "open_low": True}}
+        for name in [name for name in ranges if getattr(self, name) != "auto"]:
+            check_number(name, getattr(self, name), **ranges[name])
         n_threads_from(self.n_jobs)
         if not isinstance(self.constraints, Mapping | None):
             raise TypeError(f"constraints is {self.constraints!r:.80}; it must be None or a mapping of names")
@@ -305,8 +288,8 @@ class ChoiceClassifier(FittedChoiceModel):
         self.check_parameters()
         sets = self._sets(X, y, sample_weight)
         form = self._form(sets)
-        constraints = dict(self.constraints or {})
-        held = {name: cause for name, cause in find_fixed_nests(form, sets).items() if name not in constraints}
+        constraints, fixed = dict(self.constraints or {}), identification.find_fixed_nests(form, sets)
+        held = {name: cause for name, cause in fixed.items() if name not in constraints}
         free = find_free_coefficients(form, dict.fromkeys(held, 1.0) | constraints)
         seed, solver = seed_from(self.random_state) % (1 << 31), self._solver(sets, form)
         data = list_features(sets) if solver == "lbfgs" else sets
@@ -320,8 +303,8 @@ class ChoiceClassifier(FittedChoiceModel):
             objective, mixture = logit, None
         else:
             objective, mixture, fit, known = self.mixture.fit(logit, free, self._limits(500), seed)
-        is_short = solver == "lbfgs" and known.has_maximum and not fit.converged
-        covariance, known = estimate_covariance(objective, known, fit, self._kind(sets, form, known.n), seed)
+        is_short, kind = solver == "lbfgs" and known.has_maximum and not fit.converged, self._kind(sets, form, known.n)
+        covariance, known = identification.estimate_covariance(objective, known, fit, kind, seed)
         if unknown := known.describe():
             warn_user(unknown)
         if covariance.kind == "clustered" and (n_persons := len(sets.owners.first)) <= known.n:
@@ -353,7 +336,7 @@ class ChoiceClassifier(FittedChoiceModel):
         self, objective: ChoiceObjective, free: FreeCoefficients, held: Mapping[str, str], solver: str, seed: int
     ) -> tuple[ChoiceFit, Identification]:
         """The minimum of a model without a mixture, and what data tell of it."""
-        free, constant = hold_constant(objective, free, seed)
+        free, constant = identification.hold_constant(objective, free, seed)
         if solver == "lbfgs":
             # Where much is to be looked at, a ten-thousandth of a standard error.
             tol = 1e-8 if objective.sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(objective.n_rows)
@@ -362,7 +345,7 @@ class ChoiceClassifier(FittedChoiceModel):
             fit = fit_drawn(objective, free, self._limits(MOST_PASSES), self.n_negatives, seed)
         if self._kind(objective.sets, objective.form, free.n) == "none":
             fit = replace(fit, slope=None)
-        return fit, find_unidentified(objective, free, fit, {**held, **constant}, seed)
+        return fit, identification.find_unidentified(objective, free, fit, {**held, **constant}, seed)
 
     def _limits(self, max_iter: int) -> DescentLimits:
         turns = itertools.count(1)
@@ -376,7 +359,7 @@ class ChoiceClassifier(FittedChoiceModel):
         """The kind of covariance."""
         if self.covariance != "auto":
             return str(self.covariance)
-        if self._ridge(form).any() or not form.core.has_scores() or not 0 < n <= MOST_FREE:
+        if self._ridge(form).any() or not form.core.has_scores() or not 0 < n <= identification.MOST_FREE:
             return "none"
         is_clustered = self.mixture is None or self.mixture.is_clustered
         return "clustered" if is_clustered and sets.persons is not None else "hessian"
@@ -405,7 +388,8 @@ class ChoiceClassifier(FittedChoiceModel):
         form = self._fitted.form
         sets = self._chosen(X, y, sample_weight)
         objective = ChoiceObjective(form, list_features(sets), self._ridge(form), n_threads_from(self.n_jobs))
-        return certify(objective, find_free_coefficients(form, dict(self.constraints or {})), self.coef_)
+        free = find_free_coefficients(form, dict(self.constraints or {}))
+        return identification.certify(objective, free, self.coef_)
 
     def _sets(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> ChoiceSets:
         if isinstance(X, ChoiceSets):
@@ -500,5 +484,5 @@ class ChoiceClassifier(FittedChoiceModel):
         if self.solver != "auto":
             return str(self.solver)
         most = MOST_EXACT if sets.function is None else MOST_BY_FUNCTION
-        most //= 1 if form.model == "gumbel" else AS_A_QUADRATURE
+        most //= 1 if form.model == "gumbel" else identification.AS_A_QUADRATURE
         return "double_sum" if can and self.mixture is None and sets.n_pairs > most else "lbfgs"

@@ -265,9 +265,8 @@ class ChoiceSets:
         if self.source is not None:
             kind, names = "column of the table that features follow", tuple(self.source.table)
         if name not in names:
-            raise ValueError(
-                f"{name!r} is no {kind}; there are {', '.join(map(repr, names))}{did_you_mean(name, names)}"
-            )
+            known = f"there are {', '.join(map(repr, names))}{did_you_mean(name, names)}"
+            raise ValueError(f"{name!r} is no {kind}; {known}")
 
     def parts(self, most: int = MOST_TOGETHER) -> Iterator[ChoiceSets]:
         """Yield the data by ranges of rows, with what a function of pairs gives in their lists; without one, at once.
