@@ -12,8 +12,8 @@ namespace manyclass {
 
 struct SquaredHinge {
   // What the package knows of it: its name, which is SquaredHinge in manyclass.solvers, and a sentence for the page of
-  // parts; `source` and `parameters` are left out, `flags` say what a step uses (registry.hpp). "Biased": its optimum is
-  // not that of the softmax.
+  // parts; `source` and `parameters` are left out, `flags` say what a step uses (registry.hpp). Biased says that its
+  // optimum is not that of the softmax.
   static constexpr Facts facts{
       .name = "squared_hinge",
       .sentence = "The squared hinge, a sum over wrong classes that come within 1 of the label.",
