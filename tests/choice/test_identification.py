@@ -464,9 +464,10 @@ def test_an_exponential_of_the_wrong_sign_ends_at_0(seed, covariance):
     sets = of_persons({"pairs": pairs, "chosen": choose(pairs, seed)})
     mixture = RandomCoefficients({"s0": "-lognormal", "s1": "normal"}, correlated=True, n_draws=64)
     model = ChoiceClassifier(constants="none", mixture=mixture, covariance=covariance, random_state=seed)
-    with pytest.warns(ConvergenceWarning, match="at its bound 0"):
+    with pytest.warns(ConvergenceWarning, match=r"at its bound 0|flat"):
         model.fit(sets)
-    assert {name for name, cause in model.unidentified_.items() if cause == "at its bound 0"} == {"s0", "chol[s0,s0]"}
+    assert model.unidentified_.keys() == {"s0", "chol[s0,s0]"}  # flat where it is 0 for some, and infinite for others
+    assert {*model.unidentified_.values()} <= {"at its bound 0", "flat"}
     assert not model.converged_
     assert model.summary().facts["free coefficients"] == 3
     if covariance != "none":
