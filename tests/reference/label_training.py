@@ -66,7 +66,8 @@ class LabelTwin:
     decay: float = 0.9
     max_iter: int = 2
     alpha: float = 0.0
-    length: float = 1.0  # of rows: embeddings, their steps and the root of their ridge are in units of it
+    length: float = 1.0  # of rows: embeddings and their steps are in units of it
+    hidden: bool = False  # of dense rows: the root of the embeddings' ridge, too
     by_feature: bool = False  # the core has a row of W for each feature: of sparse points without embeddings
     W: Floats = field(init=False)  # intercepts are its last column
     curve: list[float] = field(init=False, default_factory=list)
@@ -144,7 +145,7 @@ class LabelTwin:
             return
         for rows, period in turns(self.X.shape[1], stored, n, visits):
             step = self.step(self.embedding_squares, eta * EMBEDDING_SHARE[self.loss] / self.length)
-            due = step[list(rows), np.newaxis] * self.alpha * self.length**2 * period
+            due = step[list(rows), np.newaxis] * self.alpha * (self.length**2 if self.hidden else 1) * period
             self.embeddings[list(rows)] /= 1 + due
 
     def step(self, squares: Floats, eta: float) -> Floats:
@@ -245,6 +246,11 @@ def centred(X: Floats) -> Floats:
     mean = X.mean(axis=0)
     length = np.sqrt(np.mean(np.sum((X - mean) ** 2, axis=1)))
     return np.column_stack([X, np.zeros(len(X))]) - np.append(mean, -length).astype(np.float32)
+
+
+def unit_of_rows(X: Floats) -> float:
+    """The root mean square of the rows' lengths, to a power of two."""
+    return 2.0 ** float(np.round(np.log2(np.sqrt(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1))))))
 
 
 def starting_embeddings(seed: int, n_features: int, n_hidden: int) -> Floats:

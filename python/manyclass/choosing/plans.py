@@ -5,6 +5,7 @@ Every parameter is taken by what it has an effect on (`Taking`); what was set an
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -322,7 +323,7 @@ def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> Batche
         log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(solver_numbers.take("log_q", True))),
         dim=dim,
         relu=dim is not None and model.activation == "relu",
-        unit_rows=adagrad and is_hidden_layer(choice),
+        row_length=_row_length(choice) if adagrad and dim is not None else 1.0,
         double_sum=_double_sum(solver.name, solver_numbers, source["source"], rate, dim) if unbiased else None,
         share_classes=None if source["source"] == "exact" else solver_numbers.take("share_classes"),
         alpha=taking.take_ridge(),
@@ -342,6 +343,12 @@ def margin_plan(choice: Choice) -> Planned:
     plan = batches_plan(taking, float(taking.take("smoothing")) if loss == "margin" else 0.0)
     taking.refuse_rest("here")
     return taking.planned(plan)
+
+
+def _row_length(choice: Choice) -> float | None:
+    """Return the unit of rows for embeddings: rounded, so that those of unit length are as they are."""
+    root = choice.facts.lengths.mean_square**0.5
+    return None if is_hidden_layer(choice) else 2.0 ** round(math.log2(root))
 
 
 def _steps_of_batches(solver_numbers: Given, name: str, loss: str) -> tuple[bool, bool]:

@@ -100,8 +100,10 @@ def start_over_phi(
 
 
 def length_of_rows(plan: BatchesPlan, weights: Weights) -> float:
-    """Return the length of centred rows with their bias, which a hidden layer has for its unit; 1 of other models."""
-    return float(-weights.centre[-1]) * 2**0.5 if plan.unit_rows and len(weights.centre) else 1.0
+    """Return the unit of rows: that of the plan, or the length of centred rows with their bias."""
+    if plan.row_length is not None:
+        return plan.row_length
+    return float(-weights.centre[-1]) * 2**0.5 if len(weights.centre) else 1.0
 
 
 def grow_rows(
@@ -176,7 +178,8 @@ class BatchesTraining(CoreTraining):
             sample_weight=points.weights,
             local=self._local,
             counts=None if earlier is None else earlier.counts,
-            embedding_ridge=length**2,  # as that of rows of unit length, whose embeddings are longer
+            # As that of rows of unit length, whose embeddings are longer; a ridge that is set is of those that there are.
+            embedding_ridge=length**2 if plan.row_length is None else 1.0,
         )
         self.core, self._made_for = self._make(self._source(0)), self._source(0)
 

@@ -555,8 +555,9 @@ class BatchesPlan(Plan):
     dim : int or None
         The length of embeddings; None: a linear model.
     relu : bool
-    unit_rows : bool
-        Whether the first embeddings of a hidden layer, their steps and their ridge are in units of the rows' lengths.
+    row_length : float or None
+        What the first embeddings and their steps have for the unit of rows: a power of two. None: the length of
+        centred rows, which a hidden layer of dense rows has for its own, and its ridge, too.
     alpha : float
         Ridge of W, and of the embeddings.
     finds_scale : bool
@@ -585,7 +586,7 @@ class BatchesPlan(Plan):
     warm_up: int = 1
     dim: int | None
     relu: bool = False
-    unit_rows: bool = field(default=False, repr=False)  # as `posterior` in `PointsPlan`
+    row_length: float | None = field(default=1.0, repr=False)  # as `posterior` in `PointsPlan`
     finds_scale: bool = field(default=False, repr=False)  # as `posterior` in `PointsPlan`
     alpha: float = field(default=0.0, repr=False)
 
