@@ -75,9 +75,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         one that gains .01 nats, where a twentieth of the rows has more items and all take no more than 1 GB.
     decay : float or "auto", default="auto"
         At least 0; 0 counts all of them alike. "auto" takes the one of 0, 1/2, 1, 3/2 and 2 with which embeddings of
-        32 columns, trained in a pass over up to 100,000 rows, have the least log-loss for the last items of up to 2,000
-        sequences, which they are not trained on: from 20 items and 1 on, a step at a time as long as it falls. Of fewer
-        than 50 sequences of three items it takes 20 and 1.
+        32 columns, trained on up to 100,000 rows, on fewer in up to five passes, have the least log-loss for the last
+        items of up to 2,000 sequences, which they are not trained on: from 20 items and 1 on, a step at a time as long
+        as it falls. Of fewer than 50 sequences of three items it takes 20 and 1.
     min_count : int, default=1
         Rarer items in the sequences of the fit get no column, and are left out of histories.
 
@@ -433,10 +433,12 @@ class _MemoryTrial:
         return blend.best_factor_of(trained.weights.scores(telling.x, 1), telling, blend.MEAN_LOG_LOSS)[1]
 
     def _plan(self) -> BatchesPlan:
-        """The plan of embeddings as a fit has them, but of few columns and draws."""
+        """The plan of embeddings as a fit has them, but of few columns and draws, and passes as of MEMORY_ROWS rows."""
+        passes, decay = FIGURES.EMBEDDED_PASSES
+        n_passes = min(passes, max(1, FIGURES.MEMORY_ROWS // len(self._labels)))
         return BatchesPlan(
-            schedule=Schedule("exponential", 1.0, 1.5, 1.0, None),
-            max_iter=1,
+            schedule=Schedule("exponential", 1.0, 1.5, decay, None),
+            max_iter=n_passes,
             batch_size=None,
             shuffle=True,
             share_classes=None,
