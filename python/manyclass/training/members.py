@@ -421,7 +421,7 @@ class _Sum:
             self._form_shares = self._form_shares * temperature
         if plan.pairs is not None or isinstance(points.x, sp.csr_array):  # 5, 6
             split = self._split
-            weights = mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))
+            weights = mixed(plan, weights, points, split.points, points.some(split.telling))
             if points.several and weights.mixture.is_on and blend.ranks_worse(weights, unmixed, split.scored):
                 weights = blend.in_order_of(unmixed, weights, split.scored)
         if self._form_shares.any():  # what the rows held out add to closed forms

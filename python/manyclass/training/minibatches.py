@@ -178,7 +178,7 @@ class BatchesTraining(CoreTraining):
             sample_weight=points.weights,
             local=self._local,
             counts=None if earlier is None else earlier.counts,
-            # As that of rows of unit length, whose embeddings are longer; a ridge that is set is of those that there are.
+            # As that of rows of unit length, whose embeddings are longer; a ridge that is set is of what there is.
             embedding_ridge=length**2 if plan.row_length is None else 1.0,
         )
         self.core, self._made_for = self._make(self._source(0)), self._source(0)
@@ -471,14 +471,14 @@ def without_repeats(weights: Weights, class_features: Ids, points: Points) -> We
     of repeats is half a point of them all.
     """
     x, labels, own = as_csr(points.x), points.labels, blend.own_classes(class_features, points.x.shape[1])
-    indptr, features, _ = csr_parts(x)
+    features = csr_parts(x)[1]
     shares = np.append(shares_of_classes(labels, points.n_classes, points.weights), 0.0)
     if np.bincount(features, minlength=len(own)) @ shares[own] < FIGURES.LEAST_OF_MIXTURE:
         return weights
     of_labels = class_features[labels.ids]
     rows = labels.rows[of_labels >= 0]
     cells = sp.csr_array((np.ones(len(rows), np.float32), (rows, of_labels[of_labels >= 0])), shape=x.shape)
-    if cells.multiply(sp.csr_array((np.ones(len(features), np.float32), features, indptr), shape=x.shape)).nnz:
+    if cells.multiply(x).nnz:
         return weights
     never: dict[str, Any] = {"repeats": 0.5 / (len(labels) + 1), "counts_own": False, "power": 0.0, "rate": 0.0}
     return replace(weights, own=own, mixture=replace(weights.mixture, **never))
