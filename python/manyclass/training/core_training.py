@@ -536,9 +536,7 @@ def trained(make: Callable[[P], Training], plan: P, watch: Watch, signs: Signs) 
     looks = [(at_first, 0, plan), (best, n_best, plan), (*second.best_look(), smaller)]
     for _, n_passes, by in sorted(looks, key=lambda look: look[0]):
         del second
-        # The model is the iterate after some of the passes, and no average.
-        unaveraged: dict[str, Any] = {"averaging": "none"} if by.by_points else {}
-        second = make(replace(by, max_iter=n_passes, **unaveraged))
+        second = make(by.ended_after(n_passes))
         second.train(watch, replace(signs, n_drawn=None, bounded=False))
         if second.fault is None:
             break

@@ -327,6 +327,11 @@ class Plan:
             u_rate = old.u_learning_rate
         return replace(self, schedule=replace(old, learning_rate=rate, u_learning_rate=u_rate))
 
+    def ended_after(self, n_passes: int) -> Self:
+        """Return the plan whose model is the iterate, and no average, after some of its passes."""
+        unaveraged: dict[str, Any] = {"averaging": "none"} if self.by_points else {}
+        return replace(self, max_iter=n_passes, **unaveraged)
+
     def check_sharing(self, batch: int) -> None:
         """Raise where classes were to be shared by the points of a batch and a batch has one point."""
         if self.share_classes and batch == 1:

@@ -32,6 +32,9 @@ from manyclass.weights.arrays import (
 
 LARGEST = float(np.finfo(np.float32).max)
 
+# What the core's weights call as they are called here.
+SHARED_WITH_CORE = ("by_feature", "centre", "classes", "features", "intercept_column", "n_features", "n_hidden", "relu")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Weights(StoredWeights):
@@ -58,26 +61,20 @@ class Weights(StoredWeights):
         indptr = self.indptr
         if self.mixture.is_on and not len(indptr):  # a mixture reads x beside phi, be there weights on pairs or not
             indptr = vars(self)["_no_pairs"] = np.zeros(self.n_features + 1, np.int64)  # which the core views
+        mixture = _core.CountMixture(counts=self.counts, totals=self.totals, own=self.own, **self.mixture.in_core)
         return _core.Weights(
             rows=rows.of_core(),
             row_scales=rows.scales,
-            by_feature=self.by_feature,
             indptr=indptr,
-            classes=self.classes,
             values=values.of_core(),
             value_scales=values.scales,
             embeddings=embeddings.of_core(),
             embedding_scales=embeddings.scales,
-            centre=self.centre,
-            features=self.features,
             intercept=self.bias,
-            n_features=self.n_features,
-            n_hidden=self.n_hidden,
-            intercept_column=self.intercept_column,
-            relu=self.relu,
             coded=self.codes is not None,
-            mixture=_core.CountMixture(counts=self.counts, totals=self.totals, own=self.own, **self.mixture.in_core),
+            mixture=mixture,
             block_numbers=BLOCK_NUMBERS,
+            **{name: getattr(self, name) for name in SHARED_WITH_CORE},
         )
 
     def phi(self, X: Matrix, n_threads: int = 1) -> Floats:
@@ -141,9 +138,8 @@ class Weights(StoredWeights):
     ) -> Doubles:
         """Return the log-probabilities of all classes, or of some of each point, when scores have this noise."""
         classes_of_rows = NO_IDS if classes is None else np.ascontiguousarray(classes)
-        return cast(
-            Doubles, self._answer("log_probabilities", X, n_threads, scale, noise=noise, classes=classes_of_rows)
-        )
+        log_p = self._answer("log_probabilities", X, n_threads, scale, noise=noise, classes=classes_of_rows)
+        return cast(Doubles, log_p)
 
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
         """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
@@ -281,17 +277,12 @@ class Weights(StoredWeights):
             counts = union.sum(float(ours), self.counts, float(theirs), other.counts)
             totals = ours * (self.totals if len(self.totals) else none)
             totals += theirs * (other.totals if len(other.totals) else none)
-        return replace(
-            self,
-            bias=ours * self.bias + theirs * other.bias,
-            indptr=union.indptr,
-            classes=union.classes,
-            values=union.sum(float(ours), self.values, float(theirs), other.values),
-            counts=counts,
-            totals=totals,
-            own=(self if self.mixture.repeats >= other.mixture.repeats else other).own,
-            mixture=self.mixture.mean(other.mixture, float(ours), float(theirs)),
-        )
+        own = (self if self.mixture.repeats >= other.mixture.repeats else other).own
+        mixture = self.mixture.mean(other.mixture, float(ours), float(theirs))
+        counted: dict[str, Any] = {"counts": counts, "totals": totals, "own": own, "mixture": mixture}
+        values = union.sum(float(ours), self.values, float(theirs), other.values)
+        bias = ours * self.bias + theirs * other.bias
+        return replace(self, bias=bias, indptr=union.indptr, classes=union.classes, values=values, **counted)
 
     def with_faded_counts(self, factor: float) -> Weights:
         """Return these weights with their counts, if any, times a factor in [0, 1]."""
@@ -304,18 +295,10 @@ class Weights(StoredWeights):
         """Return these weights, on pairs, with the counts of more rows; classes of row i are ids[indptr[i]:...]."""
         counts = self.counts.copy() if len(self.counts) else np.zeros(len(self.classes), np.float32)
         totals = self.totals.copy() if len(self.totals) else np.zeros(self.n_features, np.float32)
-        _core.count_pairs(
-            x=csr_parts(x),
-            n_features=self.n_features,
-            labels_indptr=indptr,
-            labels=ids,
-            row_weights=NO_DOUBLES if sample_weight is None else sample_weight,
-            indptr=self.indptr,
-            classes=self.classes,
-            n_classes=self.n_classes,
-            counts=counts,
-            totals=totals,
-        )
+        rows: dict[str, Any] = {"x": csr_parts(x), "labels_indptr": indptr, "labels": ids}
+        rows["row_weights"] = NO_DOUBLES if sample_weight is None else sample_weight
+        pairs = {name: getattr(self, name) for name in ("n_features", "n_classes", "indptr", "classes")}
+        _core.count_pairs(**rows, **pairs, counts=counts, totals=totals)
         return replace(self, counts=counts, totals=totals)
 
     def closed_forms(
@@ -343,14 +326,8 @@ class Weights(StoredWeights):
         self, n_classes: int, position: NDArray[np.intp], indptr: NDArray[np.int64], classes: Ids
     ) -> _core.PairUnion:
         """Return the union of these pairs, whose classes stand in `position` among all, and those of a support."""
-        return _core.PairUnion(
-            indptr=self.indptr,
-            classes=self.classes,
-            position=position.astype(np.int32),
-            other_indptr=indptr,
-            other_classes=classes,
-            n_classes=n_classes,
-        )
+        other: dict[str, Any] = {"other_indptr": indptr, "other_classes": classes, "n_classes": n_classes}
+        return _core.PairUnion(indptr=self.indptr, classes=self.classes, position=position.astype(np.int32), **other)
 
     def grown(self, n_classes: int, position: NDArray[np.intp], union: _core.PairUnion | None = None) -> Weights:
         """Return a copy with more classes, those of now in places `position`, which increase, on a union of pairs.
@@ -465,11 +442,8 @@ class Weights(StoredWeights):
             return self
         rows = aligned_zeros(self.n_classes, padded(self.n_features + 1))
         rows[:, : self.n_features], rows[:, self.n_features] = self.coef, self.bias
-        column: dict[str, Any] = {
-            "intercept_column": True,
-            "by_minibatches": False,
-            "scales": self.scales * [0, 1] + [1, 0],
-        }
+        column: dict[str, Any] = {"intercept_column": True, "scales": self.scales * [0, 1] + [1, 0]}
+        column["by_minibatches"] = False
         return replace(self, kind="phi", bias=np.zeros(self.n_classes, np.float32), matrix=rows, **column)
 
     def writable(self) -> Weights:
@@ -516,9 +490,8 @@ class FeatureScaling:
         tenths of those that are there do, others have the median scale, and the median of the rows' lengths counts.
         """
         r = NO_DOUBLES if weights is None else weights / weights.mean()
-        return cls(
-            *_core.feature_scaling(_in_order(x), x.shape[1], row_weights=r, centre=centre, first_rows=first_rows)
-        )
+        how: dict[str, Any] = {"row_weights": r, "centre": centre, "first_rows": first_rows}
+        return cls(*_core.feature_scaling(_in_order(x), x.shape[1], **how))
 
     def widened(self, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
         """Return that of data with more features: of sparse ones the scale that all share, else as `of` measures them.
