@@ -335,7 +335,7 @@ class Plan:
     def check_sharing(self, batch: int) -> None:
         """Raise where classes were to be shared by the points of a batch and a batch has one point."""
         if self.share_classes and batch == 1:
-            raise ValueError(f"share_classes is True, which has no effect on one point: batch_size={self.batch_size!r}")
+            raise ValueError(f"share_classes is True, which has no effect here: batch_size is {self.batch_size!r}")
 
 
 @dataclass(frozen=True)
