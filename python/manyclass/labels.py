@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import DataConversionWarning
 
-from manyclass.checks import outer_level, shown
+from manyclass.checks import canonical_csr, outer_level, shown
 from manyclass.figures import FIGURES
 from manyclass.memory import check_there_is_memory
 from manyclass.weights.arrays import Ids
@@ -537,3 +537,67 @@ def seen_positions(y: Any, n_rows: int, classes: NDArray[Any], unseen: Unseen) -
     if len(seen_rows) == 0:
         raise ValueError("no row has a label that the model has seen")
     return positions[seen_rows], seen_rows
+
+
+# Indicator matrices
+
+
+def is_indicator(y: Any) -> bool:
+    """Whether y is a matrix of labels rather than a label for each point."""
+    if sp.issparse(y):
+        return True
+    shape = np.asarray(y).shape
+    return len(shape) == 2 and shape[1] != 1
+
+
+class LabelMatrix(sp.csr_array):
+    """An indicator matrix whose columns have names, sorted, as a data frame may have them."""
+
+    columns: NDArray[Any]
+
+    @classmethod
+    def named(cls, matrix: Any, columns: NDArray[Any]) -> LabelMatrix:
+        """Return a matrix with names of its columns."""
+        labels = cls(matrix)
+        labels.columns = columns
+        return labels
+
+
+def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any]:
+    """The classes that the columns of an indicator matrix stand for: their numbers, or classes that are known."""
+    numbers = np.arange(n_columns)
+    if known is None:
+        return numbers
+    if len(known) > n_columns:
+        raise ValueError(f"y has {n_columns} columns; it must have a column for each of {len(known)} classes")
+    if len(known) == n_columns:
+        return known
+    if known.dtype.kind not in "iu" or not np.array_equal(known, numbers[: len(known)]):
+        raise ValueError(
+            f"y has {n_columns} columns, and {len(known)} classes are known by other names than their numbers"
+        )
+    return numbers
+
+
+def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
+    """Return an indicator matrix as CSR with sorted, distinct columns and nothing but ones.
+
+    Raises
+    ------
+    ValueError
+        If it has another number of rows, or values other than 0 and 1.
+    """
+    cells: Any = y if sp.issparse(y) else np.asarray(y)
+    if cells.dtype.kind not in "biufc":
+        raise ValueError(f"y has shape {cells.shape} and dtype {cells.dtype}; {BINARIZER}")
+    matrix = canonical_csr(sp.csr_array(cells))
+    if matrix.ndim != 2 or matrix.shape[0] != n_samples:
+        raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
+    for position in np.flatnonzero(~np.isin(matrix.data, (0, 1)))[:1]:
+        row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
+        holds = f"holds {matrix.data[position]:g}; a matrix of labels holds 0 and 1, which row {row} does not"
+        raise ValueError(f"y has shape {matrix.shape} and {holds}, one label a row is a 1d array; {BINARIZER}")
+    if not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    return matrix

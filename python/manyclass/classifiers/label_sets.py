@@ -256,3 +256,12 @@ def deepest_nodes(
     ]
     places, probabilities = (np.concatenate(part) for part in zip(*parts, strict=True))
     return np.array([*nodes, None], dtype=object)[places], probabilities
+
+
+def least_score(threshold: float | None, *, is_probability: bool) -> float:
+    """Return what a score must exceed, that of a model with probabilities being their logarithm; None: any does."""
+    if threshold is None:
+        return -np.inf
+    low, high = (0, 1) if is_probability else (-np.inf, np.inf)
+    check_number("threshold", threshold, low=low, high=high)
+    return threshold if not is_probability else float(np.log(threshold)) if threshold else -np.inf

@@ -27,12 +27,21 @@ from manyclass.classifiers import label_sets
 from manyclass.classifiers.exclusion import Among, Exclude, best_among, best_but, label_pattern, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import SavedModel, kind_of, write_model
-from manyclass.classifiers.label_sets import By, deepest_nodes
+from manyclass.classifiers.label_sets import By, deepest_nodes, least_score
 from manyclass.datasets.csr import ones_at
-from manyclass.fitting.points import Caller, by_name, indicator_lists, rows_of, some_rows, tagged
-from manyclass.labels import Unseen, as_labels, find_positions, group_ids, labels_by_row, positions_of, seen_positions
+from manyclass.fitting.points import Caller, by_name, rows_of, some_rows, tagged
+from manyclass.labels import (
+    Unseen,
+    as_labels,
+    find_positions,
+    group_ids,
+    indicator_lists,
+    labels_by_row,
+    positions_of,
+    seen_positions,
+)
 from manyclass.metrics.inputs import places
-from manyclass.metrics.ranking import Places, ranking_report
+from manyclass.metrics.ranking import Places, ranking_report, share_of, with_wrong
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy, vectors_of
 from manyclass.training.core_training import summarize
 from manyclass.training.state import Calibration, State, checked_weights, weights_left
@@ -591,29 +600,6 @@ def lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
     if lists.shape[1] != len(state.classes):
         raise ValueError(f"y has {lists.shape[1]} columns; the model has {len(state.classes)} classes")
     return lists
-
-
-def share_of(weights: Doubles | None, rows: NDArray[np.intp], n_rows: int) -> float:
-    """Return the share of all weight that some rows have."""
-    return len(rows) / n_rows if weights is None else float(weights[rows].sum() / weights.sum())
-
-
-def with_wrong(means: Mapping[str, float], share: float) -> dict[str, float]:
-    """Return means over a share of the rows, where the others count as wrong, in all but losses, counts and shares of
-    labels."""
-    right = ("precision", "hit", "recall", "mrr", "ndcg")
-    scaled = {name: share * mean for name, mean in means.items() if name.startswith(right)}
-    errors = {name: 1 - share + share * mean for name, mean in means.items() if name.endswith("error")}
-    return {**means, **scaled, **errors}
-
-
-def least_score(threshold: float | None, *, is_probability: bool) -> float:
-    """Return what a score must exceed, that of a model with probabilities being their logarithm; None: any does."""
-    if threshold is None:
-        return -np.inf
-    low, high = (0, 1) if is_probability else (-np.inf, np.inf)
-    check_number("threshold", threshold, low=low, high=high)
-    return threshold if not is_probability else float(np.log(threshold)) if threshold else -np.inf
 
 
 # What other folders ask of an estimator

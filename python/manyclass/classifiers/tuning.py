@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 from manyclass.checks import canonical_csr, check_choice, check_number
 from manyclass.choosing.costs import LearningRates
 from manyclass.classifiers.base import LinearClassifier, planner_of
-from manyclass.fitting.points import indicator_lists, is_indicator
 from manyclass.fitting.trials import try_grid
-from manyclass.labels import check_targets, group_ids, labels_by_row
+from manyclass.labels import check_targets, group_ids, indicator_lists, is_indicator, labels_by_row
 from manyclass.parts import part_name
 from manyclass.training.state import raw_weights
 from manyclass.weights.arrays import Data, Matrix

@@ -24,8 +24,18 @@ from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli import data as files
 from manyclass.cli.choices import ChoiceTable, refuse_others
 from manyclass.cli.data import Expected, Reading, Vectorizer, features, labelled, labelled_rows, open_stream, read
-from manyclass.cli.messages import check_readable, check_writable, interrupted, note, print_table, waiting, written
-from manyclass.cli.models import OnModel, evaluated, expected_by, listed, print_evaluation, takes_several
+from manyclass.cli.messages import (
+    check_readable,
+    check_writable,
+    interrupted,
+    listed,
+    note,
+    print_evaluation,
+    print_table,
+    waiting,
+    written,
+)
+from manyclass.cli.models import OnModel, evaluated, expected_by, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES, Input, files_of

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from manyclass.compressed import printable
 
@@ -88,3 +91,52 @@ def check_writable(path: str) -> None:
     if not os.access(target, os.W_OK):
         reason = "is not a folder or a device that this user may write to"
         raise PermissionError(f"{path} cannot be written: {target} {reason}")
+
+
+# Results
+
+TITLES = {"precision": "P", "recall": "R", "ndcg": "nDCG", "psp": "PSP", "mrr": "MRR"}
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Return names and values as code has them."""
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+
+
+def print_evaluation(heading: Mapping[str, str], result: Mapping[str, Any]) -> None:
+    """Print a blank line, and a table of results that begins with a heading."""
+    print()
+    print_table({**heading, **as_text(result)})
+
+
+def as_text(result: Mapping[str, Any]) -> dict[str, str]:
+    """Return the results as rows of a table."""
+    shown: dict[str, str] = {}
+    for name, value in result.items():
+        measure, separator, k = name.partition("_at_")
+        if name == "n_rows":
+            shown["rows"] = str(value)
+        elif name == "dropped_rows":
+            shown["dropped rows"] = ", ".join(f"{count} {lack.replace('_', ' ')}" for lack, count in value.items())
+        else:
+            unit = " nats" if name.endswith("log_loss") else ""
+            shown[f"{TITLES.get(measure, measure)}@{k}" if separator else name] = f"{value:.6f}{unit}"
+    return shown
+
+
+def as_lines(rows: Iterable[Sequence[Any]], digits: int = 6) -> str:
+    """Return rows as lines with tabs."""
+    lines = []
+    for row in rows:
+        cells = (f"{cell:.{digits}g}" if isinstance(cell, float | np.floating) else str(cell) for cell in row)
+        lines.append("\t".join(cells) + "\n")
+    return "".join(lines)
+
+
+def print_facts(facts: Mapping[str, Any] | None, table: Mapping[str, Any]) -> int:
+    """Print facts as one JSON object if there are any, else a table; return the exit code."""
+    if facts is None:
+        print_table(table)
+    else:
+        print(json.dumps(facts))
+    return 0

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain, pairwise
 from typing import Any, Literal
@@ -22,13 +22,13 @@ from manyclass.choice.files import FORMAT as CHOICE_FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers import predictions
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.classifiers.label_sets import By
-from manyclass.classifiers.predictions import has_probabilities, least_score, ranked_set, vectorizer_of
+from manyclass.classifiers.label_sets import By, least_score
+from manyclass.classifiers.predictions import has_probabilities, ranked_set, vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
 from manyclass.cli import data as files
 from manyclass.cli.choices import ChoiceColumns, choice_model
 from manyclass.cli.data import Expected, Reading, features, file_format, labelled_rows, read, text_output
-from manyclass.cli.messages import check_writable, note, print_table, waiting
+from manyclass.cli.messages import as_lines, as_text, check_writable, listed, note, print_facts, waiting
 from manyclass.cli.options import WithProgress, flag, set_options
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.csr import rows_of
@@ -36,13 +36,13 @@ from manyclass.datasets.inputs import BLANKS, Input
 from manyclass.datasets.logs import Histories
 from manyclass.datasets.stream import Records, as_classes, first_labels, known_labels, places_among
 from manyclass.labels import as_labels, find_positions, readable
+from manyclass.metrics.ranking import with_wrong
 from manyclass.training.passes import progress_bar
 from manyclass.weights.tensor_file import open_tensors
 
 K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say
 PLACES = (1, 3, 5)  # k of P@k, nDCG@k and PSP@k
 LOSSES = ("log_loss", "label_log_loss", "error")  # what only the model can compute
-TITLES = {"precision": "P", "recall": "R", "ndcg": "nDCG", "psp": "PSP", "mrr": "MRR"}
 # Options that have an effect only with another one, and those that have none beside another one.
 NEEDS = {
     "recall": "approximate",
@@ -205,18 +205,7 @@ def changed_parameters(fitted: BaseEstimator) -> str:
     return listed({k: v for k, v in parameters.items() if repr(v) != repr(defaults[k])}) or "all at their defaults"
 
 
-def listed(values: Mapping[str, Any]) -> str:
-    """Return names and values as code has them."""
-    return ", ".join(f"{name}={value!r}" for name, value in values.items())
-
-
 # Evaluation
-
-
-def print_evaluation(heading: Mapping[str, str], result: Mapping[str, Any]) -> None:
-    """Print a blank line, and a table of results that begins with a heading."""
-    print()
-    print_table({**heading, **as_text(result)})
 
 
 @dataclass(kw_only=True)
@@ -279,7 +268,7 @@ def evaluated(
         rows = rows_of(data.X, known_rows)
         measures = _measured(model, rows, Y[known_rows], propensities, ranks.k, exclude)
     n_rows = Y.shape[0] + dropped.get("next_items", 0) if are_wrong else len(known_rows)
-    return {**predictions.with_wrong(measures, len(known_rows) / n_rows), "n_rows": n_rows, "dropped_rows": dropped}
+    return {**with_wrong(measures, len(known_rows) / n_rows), "n_rows": n_rows, "dropped_rows": dropped}
 
 
 def _measured(
@@ -342,39 +331,6 @@ def coverage_of_sets(model: Classifier, rows: Records, coverage: float) -> dict[
         "classes_below_half": float((shares < 0.5).mean()),
         "labels_a_set": float(sizes.mean()),
     }
-
-
-def as_text(result: Mapping[str, Any]) -> dict[str, str]:
-    """Return the results as rows of a table."""
-    shown: dict[str, str] = {}
-    for name, value in result.items():
-        measure, separator, k = name.partition("_at_")
-        if name == "n_rows":
-            shown["rows"] = str(value)
-        elif name == "dropped_rows":
-            shown["dropped rows"] = ", ".join(f"{count} {lack.replace('_', ' ')}" for lack, count in value.items())
-        else:
-            unit = " nats" if name.endswith("log_loss") else ""
-            shown[f"{TITLES.get(measure, measure)}@{k}" if separator else name] = f"{value:.6f}{unit}"
-    return shown
-
-
-def as_lines(rows: Iterable[Sequence[Any]], digits: int = 6) -> str:
-    """Return rows as lines with tabs."""
-    lines = []
-    for row in rows:
-        cells = (f"{cell:.{digits}g}" if isinstance(cell, float | np.floating) else str(cell) for cell in row)
-        lines.append("\t".join(cells) + "\n")
-    return "".join(lines)
-
-
-def print_facts(facts: Mapping[str, Any] | None, table: Mapping[str, Any]) -> int:
-    """Print facts as one JSON object if there are any, else a table; return the exit code."""
-    if facts is None:
-        print_table(table)
-    else:
-        print(json.dumps(facts))
-    return 0
 
 
 @dataclass

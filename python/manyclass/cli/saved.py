@@ -24,8 +24,8 @@ from manyclass.classifiers.predictions import class_vectors, vectorizer_of
 from manyclass.classifiers.saving import load_classifier, load_notes, save_model
 from manyclass.cli import models
 from manyclass.cli.data import Expected, Reading, features, file_format, labelled_rows, read, text_output
-from manyclass.cli.messages import check_writable, note, print_table, waiting
-from manyclass.cli.models import OnMappedModel, OnModel, as_lines, changed_parameters, evaluated, expected_by
+from manyclass.cli.messages import as_lines, check_writable, note, print_evaluation, print_facts, print_table, waiting
+from manyclass.cli.models import OnMappedModel, OnModel, changed_parameters, evaluated, expected_by
 from manyclass.compressed import STDIN
 from manyclass.datasets.csr import rows_of
 from manyclass.datasets.inputs import Input, is_safetensors
@@ -72,7 +72,7 @@ def info(args: InfoArguments) -> int:
     if os.path.isfile(args.path):
         facts.setdefault("file_bytes", os.path.getsize(args.path))
     shown = {key.replace("_", " "): str(value) for key, value in facts.items()}
-    return models.print_facts(facts if args.json else None, shown)
+    return print_facts(facts if args.json else None, shown)
 
 
 def _describe(args: InfoArguments, path: str) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def compress(args: CompressArguments) -> int:
         table[f"file {name}"] = f"{path} ({os.path.getsize(path) / 1e6:.2f} MB)"
     print_table(table)
     for name, result in results.items():
-        models.print_evaluation({"evaluated": name}, result)
+        print_evaluation({"evaluated": name}, result)
     return 0
 
 

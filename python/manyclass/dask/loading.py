@@ -26,9 +26,9 @@ from manyclass.dask.passes import Shard, Whole
 from manyclass.dask.workers import Workers
 from manyclass.datasets import first_label, load_xmc
 from manyclass.fitting.planner import Planner
-from manyclass.fitting.points import Known, as_stored, is_indicator, points_of, times_class_weight
+from manyclass.fitting.points import Known, as_stored, points_of, times_class_weight
 from manyclass.fitting.trials import plan_points
-from manyclass.labels import as_labels, find_positions, group_ids, sorted_classes, written
+from manyclass.labels import as_labels, find_positions, group_ids, is_indicator, sorted_classes, written
 from manyclass.parts import Part
 from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.passes import fork

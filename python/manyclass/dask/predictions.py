@@ -17,8 +17,8 @@ from manyclass.classifiers.predictions import caller_of, state_of, with_state
 from manyclass.dask.blocks import Block, BlockScores, best_of, joined_blocks, look
 from manyclass.dask.loading import n_rows, pack
 from manyclass.dask.workers import Workers, a_holder
-from manyclass.fitting.points import indicator_lists, rows_of
-from manyclass.labels import find_positions, labels_by_row
+from manyclass.fitting.points import rows_of
+from manyclass.labels import find_positions, indicator_lists, labels_by_row
 
 TOP = 5  # classes that `evaluate` looks at
 

@@ -102,10 +102,9 @@ from manyclass.fitting.points import (
     encoded_with_classes,
     evaluated_rows,
     grouped,
-    is_indicator,
 )
 from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
-from manyclass.labels import as_labels, check_targets, sorted_classes
+from manyclass.labels import as_labels, check_targets, is_indicator, sorted_classes
 from manyclass.parts import Part, check_open
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY, Checkpoints

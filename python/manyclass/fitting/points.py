@@ -19,7 +19,7 @@ from manyclass.datasets.csr import known_ones
 from manyclass.datasets.text import TextVectorizer
 from manyclass.figures import FIGURES
 from manyclass.labels import (
-    BINARIZER,
+    LabelMatrix,
     Unseen,
     as_labels,
     check_classes,
@@ -29,8 +29,11 @@ from manyclass.labels import (
     find_positions,
     group_ids,
     holds_lists,
+    indicator_lists,
+    is_indicator,
     join_labels,
     labels_by_row,
+    labels_of_columns,
     labels_to_fit,
     positions_of,
     sorted_classes,
@@ -599,27 +602,6 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
 # Indicator matrices
 
 
-def is_indicator(y: Any) -> bool:
-    """Whether y is a matrix of labels rather than a label for each point."""
-    if sp.issparse(y):
-        return True
-    shape = np.asarray(y).shape
-    return len(shape) == 2 and shape[1] != 1
-
-
-class LabelMatrix(sp.csr_array):
-    """An indicator matrix whose columns have names, sorted, as a data frame may have them."""
-
-    columns: NDArray[Any]
-
-    @classmethod
-    def named(cls, matrix: Any, columns: NDArray[Any]) -> LabelMatrix:
-        """Return a matrix with names of its columns."""
-        labels = cls(matrix)
-        labels.columns = columns
-        return labels
-
-
 def tagged(y: Any, classes: NDArray[Any] | None = None, *, unseen: Unseen = "drop") -> Any:
     """Return lists of labels, or a pair of a matrix and names of its columns, as a `LabelMatrix`; other y as they are.
 
@@ -646,22 +628,6 @@ def tagged(y: Any, classes: NDArray[Any] | None = None, *, unseen: Unseen = "dro
     known = sorted_classes(names, name="y")[0] if classes is None else classes
     positions = (positions_of if unseen == "error" else find_positions)(labels, known, "y")
     return LabelMatrix.named(known_ones(positions, counts, len(known)), known)
-
-
-def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any]:
-    """The classes that the columns of an indicator matrix stand for: their numbers, or classes that are known."""
-    numbers = np.arange(n_columns)
-    if known is None:
-        return numbers
-    if len(known) > n_columns:
-        raise ValueError(f"y has {n_columns} columns; it must have a column for each of {len(known)} classes")
-    if len(known) == n_columns:
-        return known
-    if known.dtype.kind not in "iu" or not np.array_equal(known, numbers[: len(known)]):
-        raise ValueError(
-            f"y has {n_columns} columns, and {len(known)} classes are known by other names than their numbers"
-        )
-    return numbers
 
 
 def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
@@ -692,27 +658,3 @@ def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
         other = [name for name in names.tolist() if name not in set(classes.tolist())] or names.tolist()
         raise ValueError(f"y has a column {shown(other[0])}; the columns must be the model's {len(classes)} classes")
     return y, names
-
-
-def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
-    """Return an indicator matrix as CSR with sorted, distinct columns and nothing but ones.
-
-    Raises
-    ------
-    ValueError
-        If it has another number of rows, or values other than 0 and 1.
-    """
-    cells: Any = y if sp.issparse(y) else np.asarray(y)
-    if cells.dtype.kind not in "biufc":
-        raise ValueError(f"y has shape {cells.shape} and dtype {cells.dtype}; {BINARIZER}")
-    matrix = canonical_csr(sp.csr_array(cells))
-    if matrix.ndim != 2 or matrix.shape[0] != n_samples:
-        raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
-    for position in np.flatnonzero(~np.isin(matrix.data, (0, 1)))[:1]:
-        row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
-        holds = f"holds {matrix.data[position]:g}; a matrix of labels holds 0 and 1, which row {row} does not"
-        raise ValueError(f"y has shape {matrix.shape} and {holds}, one label a row is a 1d array; {BINARIZER}")
-    if not matrix.data.all():
-        matrix = matrix.copy()
-        matrix.eliminate_zeros()
-    return matrix

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -505,3 +505,17 @@ def _checked_propensities(propensities: ArrayLike, truth: LabelRows) -> NDArray[
     if largest >= len(p):
         raise ValueError(f"propensities has length {len(p)}, Y_true has the label {largest}")
     return p
+
+
+def share_of(weights: NDArray[np.float64] | None, rows: NDArray[np.intp], n_rows: int) -> float:
+    """Return the share of all weight that some rows have."""
+    return len(rows) / n_rows if weights is None else float(weights[rows].sum() / weights.sum())
+
+
+def with_wrong(means: Mapping[str, float], share: float) -> dict[str, float]:
+    """Return means over a share of the rows, where the others count as wrong, in all but losses, counts and shares of
+    labels."""
+    right = ("precision", "hit", "recall", "mrr", "ndcg")
+    scaled = {name: share * mean for name, mean in means.items() if name.startswith(right)}
+    errors = {name: 1 - share + share * mean for name, mean in means.items() if name.endswith("error")}
+    return {**means, **scaled, **errors}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_choice, check_flag, check_number
-from manyclass.classifiers import predictions
+from manyclass.classifiers import label_sets, predictions
 from manyclass.classifiers.exclusion import label_pattern, pattern_rows, seen_in
 from manyclass.datasets import SequenceEncoder, l2_normalize
 from manyclass.labels import composed, readable
@@ -170,7 +170,7 @@ class Predictor:
         k, most = request.get("k", self._k), self._k if approximate else self._max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
         threshold = request.get("threshold", self._threshold)
-        least = predictions.least_score(threshold, is_probability=self._has_probabilities)
+        least = label_sets.least_score(threshold, is_probability=self._has_probabilities)
         X = self._matrix(rows)
         exclude, among = self._patterns(request, rows, X)
         X = l2_normalize(sp.csr_array(X)) if self._normalize else X

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -74,7 +75,7 @@ class Weights(StoredWeights):
             coded=self.codes is not None,
             mixture=mixture,
             block_numbers=BLOCK_NUMBERS,
-            **{name: getattr(self, name) for name in SHARED_WITH_CORE},
+            **dict(zip(SHARED_WITH_CORE, attrgetter(*SHARED_WITH_CORE)(self), strict=True)),
         )
 
     def phi(self, X: Matrix, n_threads: int = 1) -> Floats:

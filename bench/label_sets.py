@@ -6,7 +6,7 @@ than half of the rows are not, and the mean and the median size of a set. MAPIE,
 dense, as it wants them, has sets by one limit of the same probabilities ("lac"); its "raps" wants two rows of each
 class.
 
-    python bench/bench_label_sets.py omniglot gloss-word
+    python bench/label_sets.py omniglot gloss-word
 """
 
 import importlib
