@@ -34,6 +34,7 @@ def test_rows_are_learnt_as_partial_fit_learns_them(model, tmp_path, capsys):
     assert "0 of them new" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:all 60 rows of a part have the label 99")  # learnt again
 def test_the_model_is_replaced_and_goes_on_again(model, tmp_path, capsys):
     lines = write_data(tmp_path / "more.txt", n_rows=60).read_text().splitlines()
     new = tmp_path / "new.txt"

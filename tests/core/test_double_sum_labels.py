@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from planned import by_batches
 from reference.label_sums import DoubleSumTwin, Rule
-from reference.label_training import starting_embeddings, unit_of_rows
+from reference.label_training import starting_embeddings
 from reference.problems import as_storage
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -50,9 +50,15 @@ def fitted_pair(rule, seed, *, storage="dense", multilabel=True, dim=None, share
     model.fit(as_storage(X, storage), y, weight)
     embeddings = None if dim is None else starting_embeddings(seed_from(3), D, dim)
     slow = twin(
-        X.astype(np.float64), lists, K, seed_from(3), embeddings, search="sampled", n_negatives=6, share_classes=share,
-        length=1.0 if dim is None else unit_of_rows(X),
-    )  # fmt: skip
+        X.astype(np.float64),
+        lists,
+        K,
+        seed_from(3),
+        embeddings,
+        search="sampled",
+        n_negatives=6,
+        share_classes=share,
+    )
     numbers = {p.name: p.default for p in parts("solver")[rule].parameters}
     slow.rule = Rule(rule, reduction, {"proposed": 0.0, "raman": 1.0}.get(form, form), numbers)
     slow.u_rate = 0.3 / 0.4 if has_step else 1.0

@@ -72,7 +72,7 @@ def twin_of(options, loss, X, lists, n_classes, twin=LabelTwin, *, storage="spar
         "schedule": "adaptive" if open_rate else options.get("schedule", "exponential"),
         "implicit": options.get("step") == "implicit",
     }
-    if dim and given["schedule"] == "adaptive":
+    if dim and open_rate:
         given.setdefault("length", unit_of_rows(X))
     if loss == "cross_entropy":
         given.setdefault("frequency_power", 0.75)

@@ -165,7 +165,7 @@ def test_evaluate_of_several_labels_is_a_weighted_mean_over_rows_with_labels(mod
     if isinstance(model, SoftmaxClassifier):
         each = -(Y[rows] * model.predict_log_proba(X[rows])).sum(axis=1) / Y[rows].sum(axis=1)
         assert found["log_loss"] == pytest.approx(np.average(each, weights=w), rel=1e-5)
-    with pytest.raises(ValueError, match="sample_weight is zero for every row that has labels"):
+    with pytest.raises(ValueError, match="sample_weight is zero for every row that has a label"):
         model.evaluate(X, Y, changed(np.zeros(60), 2, 1.0))
 
 

@@ -199,7 +199,7 @@ class RandomCoefficients(ChoiceMixture):
         if len(flips) != len(self.coefficients) or not set(flips) <= {1.0, -1.0}:
             raise ValueError("flips of draws do not fit the coefficients that vary")
         n_draws = int(description["n_draws"])
-        check_number("n_draws", n_draws, low=1)
+        check_number("n_draws", n_draws, low=1, integer=True)
         return MixedLogit(self, form, int(description["seed"]), n_draws, flips)
 
 

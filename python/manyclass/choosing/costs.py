@@ -146,7 +146,7 @@ def model_bytes(facts: Facts, plan: AnyPlan) -> float:
     if isinstance(plan, HybridPlan):
         n_scored = min(FIGURES.MOST_HELD_OUT, FIGURES.SHARE_HELD_OUT * facts.n_samples)
         scores = 4.0 * (1 + len(plan.members)) * n_scored * facts.n_classes
-        joined = plan.embeddings * 2  # into the model of all, which has a copy
+        joined = plan.embeddings if len(plan.embeddings) > 1 else ()  # into the model of all
         return scores + sum(model_bytes(facts, member) for member in (*joined, *plan.members.values()))
     if isinstance(plan, FullBatchPlan):
         return FIGURES.FULL_COPIES * facts.bytes

@@ -346,9 +346,14 @@ def margin_plan(choice: Choice) -> Planned:
 
 
 def _row_length(choice: Choice) -> float | None:
-    """Return the unit of rows for embeddings: rounded, so that those of unit length are as they are."""
-    root = choice.facts.lengths.mean_square**0.5
-    return None if is_hidden_layer(choice) else 2.0 ** round(math.log2(root))
+    """Return the unit of rows for embeddings: rounded, so that those of unit length are as they are.
+
+    A step size that is set for a fit is that of the rows as they are; calls that go on have that of the first one.
+    """
+    if is_hidden_layer(choice):
+        return None
+    has_unit = choice.is_open("learning_rate") or choice.by_steps
+    return 2.0 ** round(math.log2(choice.facts.lengths.mean_square) / 2) if has_unit else 1.0
 
 
 def _steps_of_batches(solver_numbers: Given, name: str, loss: str) -> tuple[bool, bool]:

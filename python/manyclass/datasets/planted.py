@@ -134,7 +134,7 @@ def make_planted(
     numbers |= {"n_features": (n_features, nnz), "n_test": (n_test, 1), "n_patterns": (n_patterns, 1)}
     numbers |= {"scale": (scale, 0), "zipf": (zipf, 0)}
     for name, (value, least) in numbers.items():
-        check_number(name, value, low=least)
+        check_number(name, value, low=least, integer=name not in ("scale", "zipf"))
     rng = check_random_state(random_state)
 
     offsets = -zipf * np.log(rng.permutation(n_classes) + 1.0)

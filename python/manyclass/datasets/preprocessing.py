@@ -92,7 +92,7 @@ def truncate_features(X: sparse.csr_array, n_features: int) -> sparse.csr_array:
         If n_features < 1.
     """
     require_csr("X", X)
-    check_number("n_features", n_features, low=1)
+    check_number("n_features", n_features, low=1, integer=True)
     return X[:, :n_features].copy()
 
 

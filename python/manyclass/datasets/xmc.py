@@ -404,7 +404,7 @@ def load_multiclass(
     if scale not in ("l2", "max", None):
         raise ValueError(f"scale is {scale!r}; it must be one of 'l2', 'max', None")
     if n_train is not None:
-        check_number("n_train", n_train, low=1)
+        check_number("n_train", n_train, low=1, integer=True)
     folder = _folder(directory_or_name)
 
     def read(split: str, n_rows: int | None) -> tuple[Any, ...]:

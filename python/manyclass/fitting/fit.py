@@ -402,7 +402,7 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
         costs.check_memory(Facts.of(seen.x, points.n_classes), plan)
     calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
     if not calls:
-        _tell_order(points)
+        _tell_order(points, state)
     if is_time_to_fit(calls):
         rows = Points.joined(calls)
         calls = (rows,)
@@ -424,13 +424,18 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     return replace(_trained(planner, state, points, planned_call, call), calls=calls)
 
 
-def _tell_order(points: Points) -> None:
-    """Warn of a part of a stream, whose rows are not kept, that looks as if all rows were sorted by label."""
+def _tell_order(points: Points, state: State | None) -> None:
+    """Warn of a part of a stream, whose rows are not kept, that looks as if all rows were sorted by label.
+
+    Rows of a class that is new are no sign of it.
+    """
     labels = points.labels.ids
-    if points.n_classes > 2 and len(labels) >= SORTED and np.all(labels == labels[0]):
+    if points.n_classes <= 2 or len(labels) < SORTED or np.any(labels != labels[0]):
+        return
+    label = points.classes[labels[0]]
+    if state is None or label in state.classes.tolist():
         rule = "a stream that is sorted by label ends far from the fit to its rows: shuffle them"
-        label = shown(points.classes[labels[0]])
-        warn_user(f"all {len(labels)} rows of a part have the label {label}; {rule}", UserWarning)
+        warn_user(f"all {len(labels)} rows of a part have the label {shown(label)}; {rule}", UserWarning)
 
 
 def _trained(planner: Planner, state: State | None, points: Points, planned_call: PlannedCall, call: Call) -> State:

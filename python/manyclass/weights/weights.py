@@ -246,16 +246,21 @@ class Weights(StoredWeights):
         """Return rows over phi whose scores are the sum of those of some with embeddings, times their factors.
 
         Phi is that of all, one behind the other, and has the root of each factor, so that a step of training that goes
-        on moves scores as one of each would.
+        on moves scores as one of each would. One alone is multiplied in place.
         """
         first, n_hidden = parts[0], sum(part.n_hidden for part in parts)
+        if len(parts) == 1:
+            for array in (first.matrix, first.embeddings):
+                array[:, :n_hidden] *= np.float32(factors[0] ** 0.5)
+            first.matrix[:, n_hidden:] *= np.float32(factors[0])
+            return first
         width = padded(n_hidden + first.intercept_column)
         rows, embeddings = aligned_zeros(first.n_classes, width), aligned_zeros(len(first.embeddings), width)
         begin = 0
         for part, factor in zip(parts, factors, strict=True):
             columns, root = slice(begin, begin + part.n_hidden), np.float32(factor**0.5)
-            rows[:, columns] = root * part.class_rows
-            embeddings[:, columns] = root * part._of_centre(first.centre)[:, : part.n_hidden]
+            np.multiply(part.class_rows, root, out=rows[:, columns])
+            np.multiply(part._of_centre(first.centre)[:, : part.n_hidden], root, out=embeddings[:, columns])
             if first.intercept_column:
                 rows[:, n_hidden] += np.float32(factor) * part.matrix[:, part.n_hidden]
             begin += part.n_hidden
