@@ -7,7 +7,7 @@ one vector, see cpp/manyclass/choice/form.hpp.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -501,7 +501,9 @@ class FreeCoefficients:
         return np.asarray((values > low) & (values < high))
 
 
-def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> FreeCoefficients:
+def find_free_coefficients(
+    form: ChoiceForm, constraints: Mapping[str, Any], exponentials: Collection[str] = ()
+) -> FreeCoefficients:
     """Return the free coefficients of a form, given constraints by name.
 
     Parameters
@@ -509,6 +511,8 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
     form : ChoiceForm
     constraints : mapping of str to "positive", "negative", a number or a name
         The sign of a coefficient, its value, or another coefficient that it equals.
+    exponentials : collection of str, default=()
+        Coefficients that are exponentials, whose sign is known.
 
     Returns
     -------
@@ -529,6 +533,8 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
             raise ValueError(f"constraints has {name!r}, which is no coefficient; there are {known}")
         j = position[name]
         is_nest = j >= nests.start
+        if isinstance(rule, str) and rule not in position and name in exponentials:
+            raise ValueError(f"constraints says that {name!r} is {rule!r}; 'lognormal' or '-lognormal' says its sign")
         if rule == "positive" or (rule == "negative" and not is_nest):
             least = LEAST_DISSIMILARITY if is_nest else 0
             bounds[j] = (least, np.inf) if rule == "positive" else (-np.inf, 0)

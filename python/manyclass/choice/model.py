@@ -290,7 +290,9 @@ class ChoiceClassifier(FittedChoiceModel):
         form = self._form(sets)
         constraints, fixed = dict(self.constraints or {}), identification.find_fixed_nests(form, sets)
         held = {name: cause for name, cause in fixed.items() if name not in constraints}
-        free = find_free_coefficients(form, dict.fromkeys(held, 1.0) | constraints)
+        varying = getattr(self.mixture, "coefficients", {})
+        exponentials = [name for name in varying if varying[name].endswith("lognormal")]
+        free = find_free_coefficients(form, dict.fromkeys(held, 1.0) | constraints, exponentials)
         seed, solver = seed_from(self.random_state) % (1 << 31), self._solver(sets, form)
         data = list_features(sets) if solver == "lbfgs" else sets
         if solver == "double_sum" and self.mixture is not None:
