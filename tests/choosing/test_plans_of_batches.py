@@ -31,7 +31,7 @@ def schedule(rate, u_rate, name="exponential", decay=0.9):
     return {"schedule": Schedule(name, rate, u_rate, decay)}
 
 
-# SoftmaxClassifier(model="embedding") but for passes: the embeddings' step is 1.5 times that of W.
+# SoftmaxClassifier(model="embedding") but for passes: the embeddings' step is 1.5 times that of W, lengths count as 1.
 SOFTMAX = BatchesPlan(
     loss="cross_entropy",
     smoothing=0.0,
@@ -66,12 +66,6 @@ EXACT = MORE | {"adagrad": False, **schedule(1.0, 1.5)}
 def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
     owner = SoftmaxClassifier(**{"model": "embedding", "random_state": 0} | parameters)
     return by_batches(owner, x, n_classes, embeds=embeds)
-
-
-def in_units(plan, parameters):
-    """A plan whose embeddings by Adagrad's steps have the length of ONES for their unit, if their step is open."""
-    has_unit = plan.adagrad and plan.dim is not None and "learning_rate" not in parameters
-    return replace(plan, row_length=2.0 if has_unit else 1.0)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +124,7 @@ def in_units(plan, parameters):
     ids=str,
 )
 def test_each_parameter_changes_its_own_field_of_the_softmaxs_minibatches(parameters, changes):
-    assert softmax(**parameters).plan == in_units(replace(EMBEDDED, **changes), parameters)
+    assert softmax(**parameters).plan == replace(EMBEDDED, **changes)
 
 
 def test_an_index_given_as_an_example_goes_down_as_it_is():
@@ -258,7 +252,7 @@ def margin(**parameters):
     ids=str,
 )
 def test_each_parameter_changes_its_own_field_of_a_margins_minibatches(parameters, changes):
-    assert margin(**parameters) == in_units(replace(MARGIN, **changes), parameters)
+    assert margin(**parameters) == replace(MARGIN, **changes)
 
 
 def test_a_margin_searches_64_classes_by_default():

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from planned import by_batches
 from reference.label_sums import DoubleSumTwin, Rule
-from reference.label_training import starting_embeddings
+from reference.label_training import starting_embeddings, unit_of_rows
 from reference.problems import as_storage
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -58,6 +58,7 @@ def fitted_pair(rule, seed, *, storage="dense", multilabel=True, dim=None, share
         search="sampled",
         n_negatives=6,
         share_classes=share,
+        length=1.0 if dim is None else unit_of_rows(X),
     )
     numbers = {p.name: p.default for p in parts("solver")[rule].parameters}
     slow.rule = Rule(rule, reduction, {"proposed": 0.0, "raman": 1.0}.get(form, form), numbers)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from reference.flat import margin, softmax
-from reference.label_training import SCHEDULES, LabelTwin, centred, starting_embeddings, unit_of_rows
+from reference.label_training import SCHEDULES, LabelTwin, centred, starting_embeddings
 from reference.problems import as_storage
 
 from manyclass import SphericalClusterIndex, _core
@@ -72,8 +72,6 @@ def twin_of(options, loss, X, lists, n_classes, twin=LabelTwin, *, storage="spar
         "schedule": "adaptive" if open_rate else options.get("schedule", "exponential"),
         "implicit": options.get("step") == "implicit",
     }
-    if dim and open_rate:
-        given.setdefault("length", unit_of_rows(X))
     if loss == "cross_entropy":
         given.setdefault("frequency_power", 0.75)
     return twin(X.astype(np.float64), lists, n_classes, **given)

@@ -27,14 +27,3 @@ def test_rows_times_a_power_of_two_have_the_same_loss(parameters, scale):
         losses.append(model.evaluate(X * np.float32(by), y)["log_loss"])
     # Nothing but what the float of an Adagrad sum or a ridge loses or gains may differ: seeds differ by some .02.
     assert losses[1] == pytest.approx(losses[0], abs=0.02)
-
-
-def test_partial_fit_has_the_unit_of_its_first_rows():
-    X, y = planted()
-    losses = []
-    for by in (1.0, 32.0):
-        model = SoftmaxClassifier(model="embedding", random_state=0)
-        for rows in np.array_split(np.arange(len(y)), 3):
-            model.partial_fit(X[rows] * np.float32(by), y[rows], classes=np.arange(40))
-        losses.append(model.evaluate(X * np.float32(by), y)["log_loss"])
-    assert losses[1] == pytest.approx(losses[0], abs=0.02)

@@ -533,9 +533,8 @@ def find_free_coefficients(
             raise ValueError(f"constraints has {name!r}, which is no coefficient; there are {known}")
         j = position[name]
         is_nest = j >= nests.start
-        if isinstance(rule, str) and rule not in position and name in exponentials:
-            raise ValueError(f"constraints says that {name!r} is {rule!r}; 'lognormal' or '-lognormal' says its sign")
-        if rule == "positive" or (rule == "negative" and not is_nest):
+        signs = ("positive",) if is_nest else ("positive", "negative")
+        if rule in signs and name not in exponentials:
             least = LEAST_DISSIMILARITY if is_nest else 0
             bounds[j] = (least, np.inf) if rule == "positive" else (-np.inf, 0)
         elif not isinstance(rule, str):
@@ -545,8 +544,8 @@ def find_free_coefficients(
             owner[j] = position[rule]
         else:
             raise ValueError(
-                f"constraints says that {name!r} is {rule!r}; it must be 'positive', 'negative', a number or another "
-                "coefficient"
+                f"constraints says that {name!r} is {rule!r}; it must be 'positive', 'negative', where no "
+                "log-normal distribution says the sign, a number or another coefficient"
             )
     last = owner
     for _ in constraints:  # one after another, as what one equals may equal a third

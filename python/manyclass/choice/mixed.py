@@ -128,6 +128,11 @@ class RandomCoefficients(ChoiceMixture):
         check_choice("draws", self.draws, ("sobol", "halton"))
 
     @property
+    def exponentials(self) -> list[str]:
+        """Coefficients whose sign their distribution says."""
+        return [name for name, distribution in self.coefficients.items() if distribution.endswith("lognormal")]
+
+    @property
     def correlated_names(self) -> tuple[str, ...]:
         """Names of the coefficients that are correlated."""
         if isinstance(self.correlated, bool | np.bool_):

@@ -290,8 +290,7 @@ class ChoiceClassifier(FittedChoiceModel):
         form = self._form(sets)
         constraints, fixed = dict(self.constraints or {}), identification.find_fixed_nests(form, sets)
         held = {name: cause for name, cause in fixed.items() if name not in constraints}
-        varying = getattr(self.mixture, "coefficients", {})
-        exponentials = [name for name in varying if varying[name].endswith("lognormal")]
+        exponentials = getattr(self.mixture, "exponentials", ())
         free = find_free_coefficients(form, dict.fromkeys(held, 1.0) | constraints, exponentials)
         seed, solver = seed_from(self.random_state) % (1 << 31), self._solver(sets, form)
         data = list_features(sets) if solver == "lbfgs" else sets

@@ -323,7 +323,7 @@ def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> Batche
         log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(solver_numbers.take("log_q", True))),
         dim=dim,
         relu=dim is not None and model.activation == "relu",
-        row_length=_row_length(choice) if adagrad and dim is not None else 1.0,
+        row_length=_row_length(choice, unbiased=unbiased) if adagrad and dim is not None else 1.0,
         double_sum=_double_sum(solver.name, solver_numbers, source["source"], rate, dim) if unbiased else None,
         share_classes=None if source["source"] == "exact" else solver_numbers.take("share_classes"),
         alpha=taking.take_ridge(),
@@ -345,15 +345,11 @@ def margin_plan(choice: Choice) -> Planned:
     return taking.planned(plan)
 
 
-def _row_length(choice: Choice) -> float | None:
-    """Return the unit of rows for embeddings: rounded, so that those of unit length are as they are.
-
-    A step size that is set for a fit is that of the rows as they are; calls that go on have that of the first one.
-    """
+def _row_length(choice: Choice, *, unbiased: bool) -> float | None:
+    """Return the unit of rows for embeddings on the double sum, such that those of unit length are as they are."""
     if is_hidden_layer(choice):
         return None
-    has_unit = choice.is_open("learning_rate") or choice.by_steps
-    return 2.0 ** round(math.log2(choice.facts.lengths.mean_square) / 2) if has_unit else 1.0
+    return 2.0 ** round(math.log2(choice.facts.lengths.mean_square) / 2) if unbiased else 1.0
 
 
 def _steps_of_batches(solver_numbers: Given, name: str, loss: str) -> tuple[bool, bool]:

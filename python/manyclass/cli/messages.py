@@ -9,9 +9,8 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
-
-import numpy as np
 
 from manyclass.compressed import printable
 
@@ -128,7 +127,7 @@ def as_lines(rows: Iterable[Sequence[Any]], digits: int = 6) -> str:
     """Return rows as lines with tabs."""
     lines = []
     for row in rows:
-        cells = (f"{cell:.{digits}g}" if isinstance(cell, float | np.floating) else str(cell) for cell in row)
+        cells = (str(cell) if isinstance(cell, str | Integral) else f"{cell:.{digits}g}" for cell in row)
         lines.append("\t".join(cells) + "\n")
     return "".join(lines)
 
