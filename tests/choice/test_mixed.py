@@ -256,7 +256,7 @@ def test_names_and_parameters_that_do_not_exist_are_named(mixture, message):
 def test_what_a_mixture_cannot_be_combined_with_is_refused():
     sets = planted_sets(5)
     signed = RandomCoefficients({"cost": "-lognormal", "time": "normal"}, n_draws=16)
-    with pytest.raises(ValueError, match="'cost' is 'negative'; it must be .* where no log-normal distribution says"):
+    with pytest.raises(ValueError, match=r"'cost' is 'negative'; it must be .* where no log-normal distribution says"):
         ChoiceClassifier(constants="none", mixture=signed, constraints={"cost": "negative"}).fit(sets)
     ChoiceClassifier(constants="none", mixture=signed, constraints={"time": "negative", "cost": -1.0}).fit(sets)
     mixture = RandomCoefficients({"cost": "normal"}, means={"cost": ["income"]})
