@@ -239,7 +239,7 @@ def check_classes(n: int, most_bytes: float = math.inf) -> None:
 
 
 def column_numbers(n: int) -> NDArray[np.intp]:
-    """Return the labels of columns that have no names: their numbers, if there is memory for so many classes."""
+    """Return the numbers of columns, which are the labels of those without names; refuse more than memory holds."""
     check_classes(n)
     return np.arange(n)
 

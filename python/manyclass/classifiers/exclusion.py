@@ -178,7 +178,7 @@ def best_among(
     among : csr_array of shape (n_rows or 1, n_classes)
         See `label_pattern`.
     wrong : csr_array of shape (n_rows, n_classes), or None
-        Those of them that a row is not to get.
+        Candidates that are left out of the answer of a row.
     values_of : callable
         Returns the values of all classes for some rows.
     in_place : bool, default=False

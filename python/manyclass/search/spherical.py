@@ -5,9 +5,10 @@ products with it (Yen et al. 2018, section 4). A scan reads rows as bytes with a
 computes in single precision the scores of the few rows that may be among the best: the answer is that of a scan of all
 probed rows in single precision, equal scores by id.
 
-`update` and `add` of a `SphericalClusterIndex` make the clusters anew, with recluster="auto", when the imbalance
-C sum n_c^2 / K^2 is twice what it was after `fit`, the recall of 256 rows as queries, measured each time K / 2 rows
-have been put in, has fallen by 0.1, or so many rows would have more than twice the clusters.
+`update` and `add` of a `SphericalClusterIndex` make the clusters anew, with recluster="auto", in three cases: when the
+imbalance C sum n_c^2 / K^2 is twice what it was after `fit`; when the recall of 256 rows as queries, which is measured
+each time that K / 2 rows have come, has fallen by 0.1; or when a fit to the present rows would make more than twice the
+clusters.
 
 `loss_and_gradient` is Algorithm 1 of Yen et al. (ICML 2018): rows of W are classes, of which a search finds those of
 highest score; scores of labels are computed in any case.
